@@ -471,7 +471,7 @@ fn r4_9_an_operation_key_goes_to_all_participants_and_lives_in_the_slot_that_was
     assert_eq!(low.request().body, high.request().body);
     let body = low.body();
     assert_eq!(body.operation_key, Some(&b"order-42"[..]));
-    assert_eq!(body.first_slot(), slot_of(HIGH), "though the parts of the other participant come first");
+    assert_eq!(body.first_key().1, HIGH, "though the parts of the other participant come first");
     assert!(body.is_coordinated(), "one of them may know the key");
     let mut recorded = net.take(Kind::Record);
     recorded.retain(|record| record.request().body == low.request().body);

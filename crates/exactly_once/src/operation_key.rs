@@ -1,8 +1,8 @@
 //! Operation keys: results that are kept under a user's own idempotency key, which outlives client ids (section 4,
 //! R4.9).
 //!
-//! This is an index from (slot, operation key) to the place of the record, and an order of expiry. The bytes stay in
-//! the log: the caller says whether the record at a place has a given operation key. Expiry is an event, not a
+//! This is an index from (table, first key, operation key) to the place of the record, and an order of expiry. The bytes stay
+//! in the log: the caller says whether the record at a place has a given name. Expiry is an event, not a
 //! comparison of clocks: a key past its time still hits until its [`crate::OperationKeyDropped`] is logged, so that
 //! every replica and every replay agrees (like R5.2). The caller refuses requests past their `not_after` (pitfall 11).
 //! The memory of the log bounds the number of keys; [`OperationKeys::stats`] accounts for it.
@@ -54,8 +54,8 @@ struct Entry {
     place: Place,
 }
 
-/// All operation keys of one shard. Keys are named by `kasha_types::operation_key_hash`; `is_key(place)` tells whether
-/// the record at `place` has the operation key meant, since hashes may collide.
+/// All operation keys of one shard. Keys are hashed by `kasha_types::OperationName::hash`; `is_key(place)` tells
+/// whether the record at `place` has the name meant, since hashes may collide.
 #[derive(Debug, Default)]
 pub struct OperationKeys {
     table: HashTable<Entry>,

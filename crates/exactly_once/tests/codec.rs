@@ -5,8 +5,8 @@ use kasha_exactly_once::{
     CLIENTS_PER_FLOOR_ENTRY_MAX, CompletionRecord, CompletionRecordRef, ExpiryFloorEntry, ExpiryFloorEntryRef,
     Fingerprint, OperationKeyDropped, OperationKeyRecord, Request,
 };
-use kasha_types::limits::{OPERATION_KEY_BYTES_MAX, OPERATION_KEYS_MAX, SLOTS};
-use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, RpcId, Sequence, Slot};
+use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEY_BYTES_MAX, OPERATION_KEYS_MAX, SLOTS};
+use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, OperationName, RpcId, Sequence, Slot, TableId};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,6 +16,8 @@ const REQUEST: Request = Request {
     acknowledgement: AckedBelow(5),
     lease_expiry: ClusterTime(300_000),
 };
+
+const NAME: OperationName<'_> = OperationName { table: TableId(0x0403_0201), first_key: b"bob", operation_key: b"pay" };
 
 fn golden(text: &str) -> Vec<u8> {
     let lines = text.lines().map(|line| line.split('#').next().expect("split yields one"));
@@ -71,7 +73,7 @@ fn golden_operation_key_record() {
     let golden = golden(include_str!("../golden/operation_key_record.hex"));
     let record = OperationKeyRecord {
         slot: Slot(16383),
-        operation_key: b"pay",
+        name: NAME,
         fingerprint: Fingerprint(0x1122_3344_5566_7788),
         expires_at: ClusterTime(300_000),
         rpc: REQUEST.rpc,
@@ -85,7 +87,7 @@ fn golden_operation_key_record() {
 #[test]
 fn golden_operation_key_dropped() {
     let golden = golden(include_str!("../golden/operation_key_dropped.hex"));
-    let entry = OperationKeyDropped { slot: Slot(16383), at: ClusterTime(300_000), operation_key: b"pay" };
+    let entry = OperationKeyDropped { slot: Slot(16383), at: ClusterTime(300_000), name: NAME };
     assert_eq!(dropped_bytes(entry), golden);
     assert_eq!(OperationKeyDropped::decode(&golden), Some(entry));
 }
@@ -110,10 +112,17 @@ fn limits_are_kept_by_writers_and_readers() {
     assert!(ExpiryFloorEntryRef::decode(&bytes).is_none(), "a client too many");
 
     let key = [b'k'; OPERATION_KEY_BYTES_MAX];
-    let mut bytes = dropped_bytes(OperationKeyDropped { slot: Slot(1), at: ClusterTime(1), operation_key: &key });
+    let name = OperationName { operation_key: &key, ..NAME };
+    let mut bytes = dropped_bytes(OperationKeyDropped { slot: Slot(1), at: ClusterTime(1), name });
+    assert!(OperationKeyDropped::decode(&bytes).is_some());
+    bytes[3] += 1;
+    assert!(OperationKeyDropped::decode(&bytes).is_none(), "a byte too many");
+    let first_key = [b'k'; KEY_BYTES_MAX];
+    let name = OperationName { first_key: &first_key, ..NAME };
+    let mut bytes = dropped_bytes(OperationKeyDropped { slot: Slot(1), at: ClusterTime(1), name });
     assert!(OperationKeyDropped::decode(&bytes).is_some());
     bytes.push(b'k');
-    assert!(OperationKeyDropped::decode(&bytes).is_none(), "a byte too many");
+    assert!(OperationKeyDropped::decode(&bytes).is_none(), "a byte of the first key too many");
 }
 
 #[test]
@@ -130,6 +139,7 @@ proptest! {
         numbers in any::<[u64; 5]>(),
         slots in vec(0..SLOTS, 0..40),
         key in vec(any::<u8>(), 0..=OPERATION_KEY_BYTES_MAX),
+        first_key in vec(any::<u8>(), 0..40),
         clients in vec(any::<u64>(), 0..40),
         result in vec(any::<u8>(), 0..100),
     ) {
@@ -155,10 +165,11 @@ proptest! {
 
         let (slot, expires_at) = (slots.first().copied().unwrap_or_default(), ClusterTime(numbers[4]));
         let fingerprint = Fingerprint(numbers[2]);
-        let record = OperationKeyRecord { slot, operation_key: &key, fingerprint, expires_at, rpc, result: &result };
+        let name = OperationName { table: TableId(numbers[3] as u32), first_key: &first_key, operation_key: &key };
+        let record = OperationKeyRecord { slot, name, fingerprint, expires_at, rpc, result: &result };
         let bytes = operation_key_bytes(record);
         prop_assert_eq!(OperationKeyRecord::decode(&bytes), Some(record));
-        let entry = OperationKeyDropped { slot, at: expires_at, operation_key: &key };
+        let entry = OperationKeyDropped { slot, at: expires_at, name };
         let bytes = dropped_bytes(entry);
         prop_assert_eq!(OperationKeyDropped::decode(&bytes), Some(entry));
     }

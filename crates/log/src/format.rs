@@ -29,10 +29,9 @@ use kasha_types::{ENTRY_HEADER_BYTES, Epoch, LogEnd};
 
 /// Bytes of a group's header.
 pub const GROUP_HEADER_BYTES: u32 = 48;
-/// Version of the layout above, which is written.
-pub const FORMAT_VERSION: u16 = 2;
-/// The oldest version that is read. Another one is refused, never guessed at.
-pub(crate) const FORMAT_VERSION_MIN: u16 = 1;
+/// Version of the layout above, and of what stands in the entries. Another one is refused, never guessed at: logs up to version 2
+/// had operation keys of a slot, and bodies of another layout.
+pub const FORMAT_VERSION: u16 = 3;
 
 const FLAG_COPIES: u64 = 1;
 
@@ -177,10 +176,9 @@ impl GroupHeader {
         }
     }
 
-    /// Whether the version of this group has these flags.
+    /// Whether there are these flags.
     pub(crate) fn flags_are_known(group: &[u8]) -> bool {
-        let known = if u16_at(group, 2) == FORMAT_VERSION_MIN { 0 } else { FLAG_COPIES };
-        u64_at(group, 40) & !known == 0
+        u64_at(group, 40) & !FLAG_COPIES == 0
     }
 }
 

@@ -5,8 +5,8 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, Epoch, SegmentId};
 
 use crate::format::{
-    ALIGN, EntryKind, FORMAT_VERSION, FORMAT_VERSION_MIN, GROUP_HEADER_BYTES, GroupHeader, GroupStart, MAGIC,
-    checksum_holds, u16_at, u32_at,
+    ALIGN, EntryKind, FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, GroupStart, MAGIC, checksum_holds, u16_at,
+    u32_at,
 };
 use crate::history::Digest;
 
@@ -116,7 +116,7 @@ pub(crate) fn is_cut_short(bytes: &[u8], offset: u64, segment_bytes: u32) -> boo
     let header = GroupHeader::read(bytes);
     let len = u64::from(GROUP_HEADER_BYTES) + u64::from(header.payload_len);
     let room = u64::from(segment_bytes) - offset % u64::from(segment_bytes);
-    let is_version = (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&u16_at(bytes, 2));
+    let is_version = u16_at(bytes, 2) == FORMAT_VERSION;
     let is_ours = u16_at(bytes, 0) == MAGIC && is_version && header.offset == offset;
     is_ours && (bytes.len() as u64) < len && len <= room
 }
@@ -136,7 +136,7 @@ pub(crate) fn check_group(
         return Err(GroupFault::Magic);
     }
     match u16_at(bytes, 2) {
-        FORMAT_VERSION_MIN..=FORMAT_VERSION => {}
+        FORMAT_VERSION => {}
         0 => return Err(GroupFault::Torn), // no version has this number: the header's page never reached the file
         version => return Err(GroupFault::Version(version)),
     }
@@ -159,7 +159,7 @@ pub(crate) fn check_group(
 /// was checked before the log took it, so the checksum says all but what it does not cover. `None`: memory is damaged.
 pub(crate) fn check_own_group(bytes: &[u8], offset: u64) -> Option<GroupHeader> {
     let header = GroupHeader::read(bytes.get(..GROUP_HEADER_BYTES as usize)?);
-    let begins = u16_at(bytes, 0) == MAGIC && (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&u16_at(bytes, 2));
+    let begins = u16_at(bytes, 0) == MAGIC && u16_at(bytes, 2) == FORMAT_VERSION;
     let len = (GROUP_HEADER_BYTES as usize).checked_add(header.payload_len as usize)?;
     let checksum_holds = checksum_holds(bytes.get(..len)?) || planted::is_on(Bug::DamageCopied);
     let is_whole = begins && checksum_holds && header.offset == offset;

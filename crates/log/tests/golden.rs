@@ -1,4 +1,4 @@
-//! The bytes of format version 2, and that version 1 is read. `UPDATE=1 cargo test -p kasha-log --test golden` rewrites the file, which is wrong
+//! The bytes of format version 3, and that older ones are refused. `UPDATE=1 cargo test -p kasha-log --test golden` rewrites the file, which is wrong
 //! unless the version changes too.
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use std::fmt::Write;
 
 use common::{SEGMENT, config, files, let_go};
-use kasha_log::{EntryKind, GROUP_HEADER_BYTES, Log, Part, Purpose, entry_bytes};
+use kasha_log::{DamageKind, EntryKind, GROUP_HEADER_BYTES, GroupFault, Log, Part, Purpose, entry_bytes};
 use kasha_types::{Epoch, SegmentId, ShardId};
 
 fn sample() -> Log {
@@ -61,36 +61,25 @@ fn lines(files: Vec<(SegmentId, Vec<u8>)>) -> String {
 }
 
 #[test]
-fn version_2() {
+fn version_3() {
     let text = lines(files(&sample()));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_2.hex");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_3.hex");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &text).unwrap();
     }
     assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }
 
+/// Their operation keys meant something else, and so did the bodies in them.
 #[test]
-fn version_1_is_read() {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_1.hex")).unwrap();
-    let mut written: Vec<(SegmentId, Vec<u8>)> = Vec::new();
-    for line in text.lines() {
-        let (offset, bytes) = line.split_once("  ").unwrap();
-        let id = SegmentId(u32::from_str_radix(offset, 16).unwrap() / SEGMENT);
-        if written.last().is_none_or(|(last, _)| *last != id) {
-            written.push((id, Vec::new()));
-        }
-        let bytes = bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
-        written.last_mut().unwrap().1.extend(bytes);
+fn older_versions_are_refused() {
+    for version in [1, 2] {
+        let mut written = files(&sample());
+        written.iter_mut().for_each(|(_, bytes)| bytes[2] = version);
+        let (log, report) = Log::load(ShardId(1), config(8), written.into_iter());
+        assert_eq!(log.groups().count(), 0, "nothing of it is read");
+        assert_eq!(report.damage.unwrap().kind, DamageKind::Group(GroupFault::Version(version.into())));
     }
-    let (mut log, report) = Log::load(ShardId(1), config(8), written.clone().into_iter());
-    assert_eq!((report.damage, report.torn_bytes), (None, 0));
-    let held: Vec<_> = files(&log).into_iter().map(|(id, _)| id).collect();
-    assert_eq!(held, [SegmentId(0), SegmentId(1)]);
-    assert_eq!(log.retired(log.end().offset), Some(SegmentId(0)), "the older one is freed");
-    common::append(&mut log, 4, &[b"and goes on in version 2"]);
-    let (again, report) = Log::load(ShardId(1), config(8), files(&log).into_iter());
-    assert_eq!((report.damage, again.end()), (None, log.end()));
 }
 
 #[test]
@@ -99,7 +88,7 @@ fn fields_lie_where_the_documentation_says() {
     let group = log.groups().nth(1).unwrap();
     let digest_end = group.start;
     let bytes = log.bytes(group.start, group.bytes() as u32);
-    assert_eq!(bytes[0..4], [0x47, 0x4B, 2, 0]);
+    assert_eq!(bytes[0..4], [0x47, 0x4B, 3, 0]);
     assert_eq!(bytes[4..8], (bytes.len() as u32 - GROUP_HEADER_BYTES).to_le_bytes());
     assert_eq!(bytes[8..12], crc32c::crc32c(&bytes[12..]).to_le_bytes());
     assert_eq!(bytes[12..16], 3_u32.to_le_bytes());

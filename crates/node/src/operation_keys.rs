@@ -1,12 +1,13 @@
 //! Operation keys at a primary: what a request's key stands for, and how keys go (section 4).
 //!
-//! **R4.9** (slot of the first key, operation key) names one operation; another one under the same name is an error.
+//! **R4.9** (table, first key, operation key) names one operation; another one under the same name is an error. The name is that of
+//! the whole operation at every participant of a transaction over several shards; each keeps its part with a slot of its own keys.
 //! **R5.2** Expiry is a logged delete, appended before the operation that observes it, never a look at a clock. Who
 //! finds the key gone waits for that entry: whoever drops keys notes its end among the conflicts.
 
 use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord};
 use kasha_log::{EntryKind, EntryOffset, Full, Log};
-use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, Slot, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, OperationName, ShardId, Slot};
 use kasha_wire::Body;
 
 use crate::state::ShardState;
@@ -17,18 +18,20 @@ const EXPIRED_KEYS_MAX: usize = 32;
 /// The operation key of a request, and all that is derived from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationKey<'a> {
-    pub slot: Slot,
-    pub key: &'a [u8],
+    pub name: OperationName<'a>,
     pub hash: KeyHash,
+    /// With which it is kept at this shard.
+    slot: Slot,
     /// Of the operation that came with it.
     pub fingerprint: Fingerprint,
 }
 
 impl<'a> OperationKey<'a> {
-    pub fn of(body: &Body<'a>) -> Option<Self> {
-        let (key, slot) = (body.operation_key?, body.first_slot());
-        let (hash, fingerprint) = (operation_key_hash(slot, key), Fingerprint(body.fingerprint()));
-        Some(Self { slot, key, hash, fingerprint })
+    /// `shard`: where the request is.
+    pub fn of(body: &Body<'a>, shard: ShardId) -> Option<Self> {
+        let name = body.operation_name()?;
+        let (hash, fingerprint) = (name.hash(), Fingerprint(body.fingerprint()));
+        Some(Self { name, hash, slot: body.slot_of_kept(shard), fingerprint })
     }
 
     /// What is kept under it once `body`, which it came with, has run.
@@ -38,7 +41,7 @@ impl<'a> OperationKey<'a> {
     {
         OperationKeyRecord {
             slot: self.slot,
-            operation_key: self.key,
+            name: self.name,
             fingerprint: self.fingerprint,
             expires_at: body.head.not_after,
             rpc: body.head.rpc,
@@ -61,9 +64,9 @@ pub(crate) fn drop_if_expired(
     key: &OperationKey<'_>,
     dead: &mut Vec<EntryOffset>,
 ) -> Result<Option<LogEnd>, Full> {
-    match state.operation_key_expiry(log, key.hash, key.slot, key.key) {
+    match state.operation_key_expiry(log, key.hash, &key.name) {
         Some(expiry) if expiry < now => {
-            let dropped = OperationKeyDropped { slot: key.slot, at: now, operation_key: key.key };
+            let dropped = OperationKeyDropped { slot: key.slot, at: now, name: key.name };
             drop_operation_key(log, state, epoch, &dropped, dead).map(Some)
         }
         Some(_) | None => Ok(None),
@@ -94,8 +97,10 @@ pub(crate) fn drop_some_expired(
         if record.expires_at >= now {
             continue;
         }
-        let (slot, key) = (record.slot, record.operation_key.to_vec());
-        let dropped = OperationKeyDropped { slot, at: now, operation_key: &key };
+        let OperationName { table, first_key, operation_key } = record.name;
+        let (slot, first_key, operation_key) = (record.slot, first_key.to_vec(), operation_key.to_vec());
+        let name = OperationName { table, first_key: &first_key, operation_key: &operation_key };
+        let dropped = OperationKeyDropped { slot, at: now, name };
         match drop_operation_key(log, state, epoch, &dropped, dead) {
             Ok(dropped) => end = Some(dropped),
             Err(_) => break, // no memory now: a later turn tries again

@@ -22,7 +22,7 @@ use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyReco
 use kasha_log::{Entries, Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
 use kasha_store::{LookUp, Movable, Store};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
+use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId};
 
 use crate::state::ShardState;
 
@@ -150,7 +150,7 @@ impl ShardState {
             }
             EntryKind::OperationKey => {
                 let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
-                let hash = operation_key_hash(record.slot, record.operation_key);
+                let hash = record.name.hash();
                 self.operation_keys.is_live(hash, at).then_some(What::OperationKey(hash))?
             }
             EntryKind::OperationKeyDropped => {

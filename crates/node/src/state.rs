@@ -9,7 +9,7 @@ use kasha_exactly_once::{
 use kasha_log::{Entry, EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, SegmentId, ShardId, Slot, TableId, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, OperationName, SegmentId, ShardId, TableId};
 
 use crate::transactions::{self, Transactions};
 use crate::unfinished::Unfinished;
@@ -132,8 +132,8 @@ impl ShardState {
 
     fn replay_operation_key(&mut self, log: &Log, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
         let record = OperationKeyRecord::decode(payload).expect("our own operation key");
-        let hash = operation_key_hash(record.slot, record.operation_key);
-        let is_key = |at| is_operation_key(log, at, record.slot, record.operation_key);
+        let hash = record.name.hash();
+        let is_key = |at| is_operation_key(log, at, &record.name);
         let on_dead = |at| dead.push(at);
         self.operation_keys.recover(hash, record.fingerprint, record.expires_at, at, is_key, on_dead);
     }
@@ -147,8 +147,8 @@ impl ShardState {
         dead: &mut Vec<EntryOffset>,
     ) {
         self.cluster_time = self.cluster_time.max(dropped.at);
-        let hash = operation_key_hash(dropped.slot, dropped.operation_key);
-        let is_key = |at| is_operation_key(log, at, dropped.slot, dropped.operation_key);
+        let hash = dropped.name.hash();
+        let is_key = |at| is_operation_key(log, at, &dropped.name);
         dead.extend(self.operation_keys.drop_key(hash, dropped.at, is_key));
         dead.extend(self.dropped_key_entry.replace(at));
     }
@@ -177,8 +177,8 @@ impl ShardState {
     }
 
     /// When an operation key expires; `None`: it is not known.
-    pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, slot: Slot, key: &[u8]) -> Option<ClusterTime> {
-        self.operation_keys.expires_at(hash, |at| is_operation_key(log, at, slot, key))
+    pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, name: &OperationName<'_>) -> Option<ClusterTime> {
+        self.operation_keys.expires_at(hash, |at| is_operation_key(log, at, name))
     }
 
     /// Where an operation key's record is, whatever it says of expiry.
@@ -187,18 +187,17 @@ impl ShardState {
         log: &Log,
         hash: KeyHash,
         fingerprint: kasha_exactly_once::Fingerprint,
-        slot: kasha_types::Slot,
-        key: &[u8],
+        name: &OperationName<'_>,
     ) -> kasha_exactly_once::OperationKeyCheck {
-        self.operation_keys.check(hash, fingerprint, |at| is_operation_key(log, at, slot, key))
+        self.operation_keys.check(hash, fingerprint, |at| is_operation_key(log, at, name))
     }
 }
 
 /// Whether the record there is that of this operation key.
-pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, slot: kasha_types::Slot, key: &[u8]) -> bool {
+pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, name: &OperationName<'_>) -> bool {
     let entry = log.entry(at);
     let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
-    record.slot == slot && record.operation_key == key
+    record.name.is(name)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord};
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log};
-use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
+use kasha_types::{SegmentId, TableId, Work};
 
 use crate::state::ShardState;
 
@@ -160,7 +160,7 @@ impl ShardState {
             }
             EntryKind::OperationKey => {
                 let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
-                let hash = operation_key_hash(record.slot, record.operation_key);
+                let hash = record.name.hash();
                 self.operation_keys.forget(hash, at)
             }
             EntryKind::ExpiryFloor => self.floor_entry.take_if(|known| *known == at).is_some(),

@@ -202,7 +202,7 @@ fn r8_4_a_mismatch_of_operation_keys_waits_as_the_other_update_does() {
     cluster.send(3, ListVersion::NONE, &one);
     cluster.settle();
     assert_eq!(cluster.heard(3), [], "the other participant has not said that it is executed there");
-    let other = Core::body((4, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}other", value: b"m" });
+    let other = Core::body((4, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}k", value: b"m" });
     let mut heard = cluster.send(4, ListVersion::NONE, &other);
     cluster.settle();
     heard.append(&mut cluster.heard(4));
@@ -420,6 +420,21 @@ fn r4_9_each_participant_keeps_its_result_under_the_operation_key() {
         heard.append(&mut cluster.heard(5));
     }
     assert_eq!(told(&heard), Some(kept));
+}
+
+/// What tells two of them apart is the key that was named first, and its table, not its slot.
+#[test]
+fn r4_9_another_first_key_of_the_slot_or_another_table_is_another_operation() {
+    let mut cluster = begun();
+    let z = key("z", false);
+    let tagged = [&b"{"[..], &z, b"}"].concat();
+    assert_eq!(kasha_types::slot_of(&tagged), kasha_types::slot_of(&z));
+    for (client, table, first) in [(2, TABLE, &z), (3, TABLE, &tagged), (4, LEDGER, &z)] {
+        let own = key(&format!("x{client}."), true);
+        let body = under_key(b"order", (client, 1), &[(TABLE, put(&own))], &[(table, put(first))]);
+        let [(code, _)] = &told_under_key(&mut cluster, client, &body)[..] else { panic!("it is prepared") };
+        assert_eq!(*code, OutcomeCode::Prepared as u8, "{client}");
+    }
 }
 
 /// As for an update of one shard: what did not hold is not tried anew. The participant of the part that was named first keeps that.

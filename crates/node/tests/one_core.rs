@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{CONN, Core, Heard, configuration};
+use common::{CONN, Core, Heard, SHARD, TABLE, configuration};
 use kasha_node::ExactlyOnce;
-use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Tick};
+use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Slot, TableId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::status::Memory;
 
 use kasha_wire::link::Orders;
-use kasha_wire::{Refusal, ShardPhase, Update, message};
+use kasha_wire::{Configuration, Refusal, ShardPhase, TableInfo, Tablet, Update, message};
 
 fn done(result: &[u8]) -> bool {
     result.first() == Some(&0)
@@ -89,6 +89,48 @@ fn r4_9_an_operation_key_gives_the_original_result_to_whoever_asks() {
     let mismatch = result_of(core.send(Kind::Request, &Core::body((3, 1), 1, Some(b"order-42"), &other)));
     assert_eq!(mismatch, [7]);
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
+}
+
+const LEDGER: TableId = TableId(2);
+
+/// A configuration with a second table.
+fn with_ledger(version: u64, epoch: u32, phase: ShardPhase) -> Configuration {
+    let mut configuration = configuration(version, epoch, phase);
+    configuration.tables.push(TableInfo { table: LEDGER, name: "ledger".into() });
+    configuration.tablets.push(Tablet { table: LEDGER, first: Slot(0), last: Slot(16383), shard: SHARD });
+    configuration
+}
+
+/// One order for the same user in two tables, and for two keys of one slot: what tells operations apart is no slot.
+#[test]
+fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
+    let mut core = Core::serving();
+    core.message(message::ConfigurationIs { configuration: with_ledger(11, 1, ShardPhase::Serving) });
+    let names = [(TABLE, &b"{u}a"[..]), (TABLE, &b"{u}b"[..]), (LEDGER, &b"{u}a"[..])];
+    let ask = |core: &mut Core, client: u64, delta: i64| {
+        let results = (1..).zip(names).map(|(sequence, (table, key))| {
+            let update = Update::Increment { key, delta };
+            let body = Core::body_with((client, sequence), 1, Some(b"order-42"), &update, |head| head.table = table);
+            result_of(core.send(Kind::Request, &body))
+        });
+        results.collect::<Vec<_>>()
+    };
+    let first = ask(&mut core, 1, 5);
+    assert!(first.iter().all(|result| done(result)), "{first:?}");
+    assert_eq!(ask(&mut core, 2, 5), first);
+    assert_eq!(ask(&mut core, 3, 6), vec![vec![7]; 3], "each is used");
+    // And so it is found in the log.
+    let mut core = Core::start(core.shell.files, core.memory_max_bytes);
+    let mut promoted = with_ledger(12, 2, ShardPhase::Recovering);
+    promoted.shards[0].recover_from = vec![NodeId(1)];
+    promoted.shards[0].witnesses = vec![NodeId(2)];
+    core.message(message::ConfigurationIs { configuration: promoted });
+    core.heartbeat_answered();
+    core.epoch = Epoch(2);
+    core.witness_holds(2, &[]);
+    core.message(message::ConfigurationIs { configuration: with_ledger(13, 2, ShardPhase::Serving) });
+    assert_eq!(ask(&mut core, 4, 5), first);
+    assert_eq!(ask(&mut core, 5, 6), vec![vec![7]; 3]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn body_again(bytes: &[u8]) -> std::result::Result<Vec<u8>, DecodeError> {
     });
     assert_eq!(footprint.len(), keys + usize::from(body.operation_key.is_some()), "R4.9");
     assert_eq!(footprint.last().copied().filter(|_| body.operation_key.is_some()), body.operation_key_hash());
-    let _ = (body.hash(), body.fingerprint(), body.first_slot());
+    let _ = (body.hash(), body.fingerprint(), body.first_key(), body.operation_name());
     let Some(participants) = body.participants() else {
         Body::encode(&body.head, body.operation_key, &body.update, &mut out);
         return Ok(out);
@@ -152,8 +152,8 @@ fn body_again(bytes: &[u8]) -> std::result::Result<Vec<u8>, DecodeError> {
     assert_eq!(body.keeper().is_some(), body.operation_key.is_some());
     assert!(body.is_coordinated() || body.operation_key.is_none());
     // As the module's header places them.
-    let class = if bytes[48] == 34 { Coordination::Always } else { Coordination::AsPartsNeed };
-    let first_part = usize::from(u16::from_le_bytes([bytes[50], bytes[51]]));
+    let class = if bytes[32] == 34 { Coordination::Always } else { Coordination::AsPartsNeed };
+    let first_part = usize::from(u16::from_le_bytes([bytes[34], bytes[35] & 0x7f]));
     let Update::Transaction { parts } = body.update else { panic!("{:?} has participants", body.update) };
     Body::encode_distributed(&body.head, body.operation_key, class, (&list, parts, first_part), &mut out);
     Ok(out)

@@ -3,7 +3,7 @@
 //! An operation that was asked for may have been executed with a result, certainly not executed, or be unknown (R2.2).
 //! An unknown update may have taken effect at any moment since it was asked for, may still do so, or may never do so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::Part;
 use kasha_types::{Slot, TableId, slot_of};
@@ -192,8 +192,8 @@ pub struct Operation {
     pub action: Action,
     /// The table.
     pub table: TableId,
-    /// Operations of one group share an operation key: those with one action are one update, and only one action of a
-    /// group runs.
+    /// Operations of one group share an operation key, and their first key with its table: those with one action are one update,
+    /// and only one action of a group runs (R4.9).
     pub group: Option<u64>,
     /// Whether the operation key's time to live is so short that the group may run again.
     pub expiring: bool,
@@ -218,23 +218,35 @@ impl Operation {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     operations: Vec<Operation>,
+    /// The group of each operation key with a first key.
+    groups: BTreeMap<(u64, TableId, Key), u64>,
 }
 
 impl History {
+    /// The group of what is asked for under an operation key with this number: the number itself, or one that no operation key has.
+    fn group_of(&mut self, number: u64, (table, key): (TableId, &[u8])) -> u64 {
+        let is_first =
+            self.groups.range((number, TableId(0), Key::new())..).next().is_none_or(|(name, _)| name.0 != number);
+        let fresh = if is_first { number } else { u64::MAX - self.groups.len() as u64 };
+        *self.groups.entry((number, table, key.to_vec())).or_insert(fresh)
+    }
+
     /// A client asks for something in the default table.
     pub fn ask(&mut self, client: usize, action: Action, group: Option<u64>, asked: SimTime) -> OperationId {
         self.ask_in(DEFAULT_TABLE, client, action, group, asked)
     }
 
-    /// A client asks for something in this table.
+    /// A client asks for something in this table. `number`: of its operation key.
     pub fn ask_in(
         &mut self,
         table: TableId,
         client: usize,
         action: Action,
-        group: Option<u64>,
+        number: Option<u64>,
         asked: SimTime,
     ) -> OperationId {
+        let first_key = action.keys_in(table).first().copied();
+        let group = number.zip(first_key).map(|(number, first_key)| self.group_of(number, first_key));
         let (told, told_at, expiring) = (Told::Unknown, None, false);
         self.operations.push(Operation { client, action, table, group, expiring, asked, told, told_at });
         OperationId(self.operations.len() - 1)

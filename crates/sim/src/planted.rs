@@ -99,6 +99,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::VersionFromPosition, Scenario::OldPrimary, 10, "linearizable_keys"),
     caught(Bug::VersionFloorUngated, Scenario::DamagedFiles, 20, "commutes"),
     caught(Bug::OperationKeyOverlapIgnored, Scenario::OperationKeys, 60, "commutes"),
+    caught(Bug::OperationKeyBySlot, Scenario::OperationKeys, 5, "executed_once"),
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),

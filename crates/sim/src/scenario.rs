@@ -141,7 +141,11 @@ impl Scenario {
             "client_leases",
             "short client leases, clients that stop or die, frames that come very late",
         ),
-        (Self::OperationKeys, "operation_keys", "operation keys: repeated, used twice, expiring; with crashes"),
+        (
+            Self::OperationKeys,
+            "operation_keys",
+            "operation keys: repeated, used for something else and for other keys of a slot, expiring; with crashes",
+        ),
         (
             Self::Expiring,
             "expiring",

@@ -8,6 +8,7 @@ use crc::{CRC_16_XMODEM, Crc, Table};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::limits::SLOTS;
+use crate::planted::{self, Bug};
 use crate::{BodyHash, TableId};
 
 /// A key's hash slot, as in Redis Cluster: CRC16 of the key, or of its `{tag}`, mod 16384.
@@ -43,15 +44,43 @@ pub fn key_hash(table: TableId, key: &[u8]) -> KeyHash {
     KeyHash(xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(table.0)))
 }
 
-/// The hash of an operation key, whose identity is (slot of the operation's first key, operation key) (section 4).
-/// Its own seed keeps it apart from every table's keys.
-#[must_use]
-pub fn operation_key_hash(slot: Slot, operation_key: &[u8]) -> KeyHash {
-    const OPERATION_KEYS: u64 = 0x6f70_6572_6174_696f;
-    let mut hasher = Xxh3::with_seed(OPERATION_KEYS);
-    hasher.update(&slot.0.to_le_bytes());
-    hasher.update(operation_key);
-    KeyHash(hasher.digest())
+/// What an operation key names (section 4, R4.9): the operation whose first key this is, under this operation key. All of it is
+/// compared, byte for byte: no hash and no slot decides whether two updates are one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OperationName<'a> {
+    /// The table of the operation's first key.
+    pub table: TableId,
+    /// The operation's first key, as its client named them. At most `KEY_BYTES_MAX` bytes.
+    pub first_key: &'a [u8],
+    /// The user's own name. At most `OPERATION_KEY_BYTES_MAX` bytes.
+    pub operation_key: &'a [u8],
+}
+
+impl OperationName<'_> {
+    /// The name's hash, for footprints and tables. Its own seed keeps it apart from every table's keys.
+    #[must_use]
+    pub fn hash(&self) -> KeyHash {
+        const OPERATION_KEYS: u64 = 0x6f70_6572_6174_696f;
+        let mut hasher = Xxh3::with_seed(OPERATION_KEYS);
+        if planted::is_on(Bug::OperationKeyBySlot) {
+            hasher.update(&slot_of(self.first_key).0.to_le_bytes());
+        } else {
+            hasher.update(&self.table.0.to_le_bytes());
+            hasher.update(&(self.first_key.len() as u64).to_le_bytes());
+            hasher.update(self.first_key);
+        }
+        hasher.update(self.operation_key);
+        KeyHash(hasher.digest())
+    }
+
+    /// Whether both are one name.
+    #[must_use]
+    pub fn is(&self, other: &OperationName<'_>) -> bool {
+        if planted::is_on(Bug::OperationKeyBySlot) {
+            return slot_of(self.first_key) == slot_of(other.first_key) && self.operation_key == other.operation_key;
+        }
+        (self.table, self.first_key, self.operation_key) == (other.table, other.first_key, other.operation_key)
+    }
 }
 
 /// The hash of a request's body.
@@ -91,6 +120,20 @@ mod tests {
     #[test]
     fn the_table_is_part_of_the_hash() {
         assert_ne!(key_hash(TableId(1), b"k"), key_hash(TableId(2), b"k"));
-        assert_ne!(operation_key_hash(Slot(1), b"k"), operation_key_hash(Slot(2), b"k"));
+    }
+
+    #[test]
+    fn r4_9_an_operation_key_is_that_of_a_table_and_a_first_key() {
+        let name = |table, first_key, operation_key| OperationName { table: TableId(table), first_key, operation_key };
+        let one = name(1, b"{u}a", b"order");
+        for other in [
+            name(2, b"{u}a", b"order"),
+            name(1, b"{u}b", b"order"),
+            name(1, b"{u}a", b"other"),
+            name(1, b"{u}ao", b"rder"),
+        ] {
+            assert!(!one.is(&other) && one.hash() != other.hash(), "{other:?}");
+        }
+        assert!(one.is(&one));
     }
 }

@@ -19,6 +19,6 @@ pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,
     ListVersion, NodeId, RpcId, Sequence, ShardId, TableId,
 };
-pub use keys::{KeyHash, Slot, body_hash, key_hash, operation_key_hash, slot_of};
+pub use keys::{KeyHash, OperationName, Slot, body_hash, key_hash, slot_of};
 pub use position::{ENTRY_HEADER_BYTES, EntryOffset, LocalPosition, LogEnd, LogPosition, LogSlice, Round, SegmentId};
 pub use work::{Work, WorkSet};

@@ -6,28 +6,29 @@
 //!      8      8  sequence
 //!     16      8  acknowledgement: every sequence below this one has its result
 //!     24      8  lease expiry (ClusterTime milliseconds)
-//!     32      8  not after (ClusterTime milliseconds; 0 = no operation key), R4.9
-//!     40      8  begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
-//!     48      1  operation code (see the operation module); 33, 34: a transaction over several shards
-//!     49      1  bytes of the operation key, 0 = none
-//!     50      2  of a transaction over several shards with an operation key: which part its client named first; else 0
-//!     52      4  table (of a transaction: its first part's)
-//!     56      …  operation key
+//!     32      1  operation code (see the operation module); 33, 34: a transaction over several shards
+//!     33      1  bytes of the operation key, 0 = none
+//!     34      2  the highest bit: it gives a key a lifetime. The others: of a transaction over several shards with an operation
+//!                key, which part its client named first; else 0
+//!     36      4  table (of a transaction: its first part's)
+//!     40      8  with an operation key only: not after (ClusterTime milliseconds), R4.9
+//!      …      8  with a lifetime only: begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
+//!      …      …  operation key
 //!      …      …  of a transaction over several shards: its participants ([`Participants`])
 //!      …      …  the operation's arguments
 //! ```
 
 use kasha_types::limits::{BODY_BYTES_MAX, OPERATION_KEY_BYTES_MAX};
 use kasha_types::{
-    AckedBelow, BodyHash, ClientId, ClusterTime, KeyHash, RpcId, Sequence, ShardId, Slot, TableId, key_hash,
-    operation_key_hash, slot_of,
+    AckedBelow, BodyHash, ClientId, ClusterTime, KeyHash, OperationName, RpcId, Sequence, ShardId, Slot, TableId,
+    key_hash, slot_of,
 };
 
 use crate::operation::{Participants, ParticipantsBuffer, Parts};
 use crate::{DecodeError, Reader, Update};
 
-/// Bytes before the operation key.
-pub const BODY_HEAD_BYTES: usize = 56;
+/// Bytes that every body begins with.
+pub const BODY_HEAD_BYTES: usize = 40;
 
 /// The code of a transaction over several shards. Its arguments are a transaction's, behind the participants.
 const DISTRIBUTED_CODE: u8 = 33;
@@ -36,9 +37,15 @@ const COORDINATED_CODE: u8 = 34;
 /// The code of a transaction.
 const TRANSACTION_CODE: u8 = 32;
 /// Where the operation's code stands.
-const CODE_AT: usize = 48;
-/// Where it stands which part was named first.
-const FIRST_PART_AT: usize = 50;
+const CODE_AT: usize = 32;
+/// Where it stands how long the operation key is.
+const KEY_LEN_AT: usize = 33;
+/// Where it stands which part was named first, and whether a lifetime begins.
+const FIRST_PART_AT: usize = 34;
+/// The bit of these that says that a lifetime begins.
+const HAS_LIFETIME: u16 = 1 << 15;
+/// Bytes of each time that only some bodies have.
+const TIME_BYTES: usize = 8;
 
 fn is_distributed(code: u8) -> bool {
     matches!(code, DISTRIBUTED_CODE | COORDINATED_CODE)
@@ -64,8 +71,8 @@ pub struct BodyHead {
     pub lease_expiry: ClusterTime,
     /// Past this time the request is refused as unprovable; 0 without an operation key (R4.9).
     pub not_after: ClusterTime,
-    /// When the client gave the update its number, by what it knew of ClusterTime. Lifetimes of keys count from here: it is no
-    /// part of the operation, so that the same operation under the same operation key is the same at any time.
+    /// When the client gave the update its number, by what it knew of ClusterTime; 0 without a lifetime. Lifetimes of keys count
+    /// from here: it is no part of the operation, so that the same operation under the same operation key is the same at any time.
     pub begun: ClusterTime,
     /// The table of all keys; of a transaction, whose parts name their tables, that of the first part.
     pub table: TableId,
@@ -73,10 +80,17 @@ pub struct BodyHead {
 
 impl BodyHead {
     /// What a body begins with.
-    fn words(&self) -> [u64; 6] {
+    fn words(&self) -> [u64; 4] {
         let RpcId { client, sequence } = self.rpc;
-        [client.0, sequence.0, self.acknowledgement.0, self.lease_expiry.0, self.not_after.0, self.begun.0]
+        [client.0, sequence.0, self.acknowledgement.0, self.lease_expiry.0]
     }
+}
+
+/// Where what follows the head and the times of a body begins. `head`: at least the head.
+#[inline]
+fn end_of_times(head: &[u8]) -> usize {
+    let has_lifetime = head[FIRST_PART_AT + 1] >> 7;
+    BODY_HEAD_BYTES + TIME_BYTES * (usize::from(head[KEY_LEN_AT] != 0) + usize::from(has_lifetime))
 }
 
 /// A decoded body that borrows its bytes.
@@ -104,8 +118,7 @@ impl<'a> Body<'a> {
         let (head, rest) = bytes.split_first_chunk::<BODY_HEAD_BYTES>().ok_or(DecodeError::Truncated)?;
         let mut reader = Reader::new(head);
         let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
-        let acknowledgement: AckedBelow = reader.take()?;
-        let (lease_expiry, not_after, begun) = (reader.take()?, reader.take()?, reader.take()?);
+        let (acknowledgement, lease_expiry): (AckedBelow, _) = (reader.take()?, reader.take()?);
         let (code, key_len, first_part): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
         let table = reader.take()?;
         if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
@@ -117,15 +130,20 @@ impl<'a> Body<'a> {
         if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
             return Err(DecodeError::TooLarge("the operation key"));
         }
-        let (operation_key, arguments) = rest.split_at_checked(usize::from(key_len)).ok_or(DecodeError::Truncated)?;
-        let operation_key = (!operation_key.is_empty()).then_some(operation_key);
-        if operation_key.is_some() != (not_after != ClusterTime(0)) {
-            return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
-        }
+        let (has_lifetime, first_part) = (first_part & HAS_LIFETIME != 0, first_part & !HAS_LIFETIME);
+        // Most bodies have neither, and then begin with their arguments.
+        let (optional, arguments) = match (key_len, has_lifetime) {
+            (0, false) => (Optional::default(), rest),
+            _ => Optional::take(rest, key_len, has_lifetime)?,
+        };
+        let Optional { not_after, begun, operation_key } = optional;
         let update = match code {
             DISTRIBUTED_CODE | COORDINATED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
             _ => Update::decode(code, arguments)?,
         };
+        if has_lifetime != update.has_lifetime() {
+            return Err(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
+        }
         if first_part != 0 {
             let parts = match update {
                 Update::Transaction { parts } if is_distributed(code) && operation_key.is_some() => parts.count(),
@@ -153,7 +171,7 @@ impl<'a> Body<'a> {
     /// # Panics
     /// If the operation key exceeds its limit: the client checks it first.
     pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
-        Self::begin(head, operation_key, update.code(), out);
+        Self::begin(head, operation_key, update, out);
         update.encode_arguments(out);
     }
 
@@ -174,13 +192,16 @@ impl<'a> Body<'a> {
             Coordination::AsPartsNeed => DISTRIBUTED_CODE,
             Coordination::Always => COORDINATED_CODE,
         };
-        Self::begin(head, operation_key, code, out);
+        let update = Update::Transaction { parts };
+        Self::begin(head, operation_key, &update, out);
+        out[begin + CODE_AT] = code;
         if operation_key.is_some() {
-            let first_part = u16::try_from(first_part).expect("few parts");
-            out[begin + FIRST_PART_AT..][..2].copy_from_slice(&first_part.to_le_bytes());
+            let [low, high] = u16::try_from(first_part).expect("few parts").to_le_bytes();
+            out[begin + FIRST_PART_AT] = low;
+            out[begin + FIRST_PART_AT + 1] |= high;
         }
         list.encode(out);
-        Update::Transaction { parts }.encode_arguments(out);
+        update.encode_arguments(out);
     }
 
     /// Changes whether participants take locks, in an encoded transaction over several shards that nobody was sent under its id.
@@ -199,19 +220,27 @@ impl<'a> Body<'a> {
     ///
     /// # Panics
     /// If the operation key exceeds its limit: the client checks it first.
-    pub fn begin(head: &BodyHead, operation_key: Option<&[u8]>, code: u8, out: &mut Vec<u8>) {
+    pub fn begin(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
         let operation_key = operation_key.unwrap_or_default();
         assert!(operation_key.len() <= OPERATION_KEY_BYTES_MAX, "checked by the client");
         for word in head.words() {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        out.extend_from_slice(&[code, u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);
+        let flags = if update.has_lifetime() { HAS_LIFETIME } else { 0 };
+        out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128")]);
+        out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&head.table.0.to_le_bytes());
+        if !operation_key.is_empty() {
+            out.extend_from_slice(&head.not_after.0.to_le_bytes());
+        }
+        if flags != 0 {
+            out.extend_from_slice(&head.begun.0.to_le_bytes());
+        }
         out.extend_from_slice(operation_key);
     }
 
     /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry, time
-    /// limit and beginning. Everything else stays, the table too.
+    /// limit and beginning, if it has these. Everything else stays, the table too.
     ///
     /// # Panics
     /// If `body` is shorter than a head.
@@ -219,7 +248,18 @@ impl<'a> Body<'a> {
         for (place, word) in body[..BODY_HEAD_BYTES].chunks_exact_mut(8).zip(head.words()) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        debug_assert_eq!(Body::decode(body).map(|body| body.head), Ok(*head), "the rest of the head is the same");
+        let has_key = body[KEY_LEN_AT] != 0;
+        let times = BODY_HEAD_BYTES..end_of_times(body);
+        let both = [(head.not_after, has_key), (head.begun, true)];
+        for (place, (time, _)) in
+            body[times].chunks_exact_mut(TIME_BYTES).zip(both.iter().filter(|(_, has_it)| *has_it))
+        {
+            place.copy_from_slice(&time.0.to_le_bytes());
+        }
+        debug_assert!(Body::decode(body).is_ok_and(|body| {
+            let begun = if body.update.has_lifetime() { head.begun } else { ClusterTime(0) };
+            body.head == BodyHead { begun, ..*head }
+        }));
     }
 
     /// Whether it is a transaction over several shards.
@@ -241,16 +281,14 @@ impl<'a> Body<'a> {
     /// bodies have one, and none carries its place.
     #[must_use]
     pub fn participants(&self) -> Option<Participants<'a>> {
-        let arguments = BODY_HEAD_BYTES + self.operation_key.map_or(0, <[u8]>::len);
-        let decoded =
-            self.is_distributed().then(|| Participants::decode_before(&self.bytes[arguments..], TRANSACTION_CODE));
+        let decoded = self.is_distributed().then(|| Participants::decode_before(self.arguments(), TRANSACTION_CODE));
         decoded.map(|decoded| decoded.expect("checked when decoded").0)
     }
 
     /// The participant that keeps the operation key of a transaction over several shards: the owner of the key that was named first.
     #[must_use]
     pub fn keeper(&self) -> Option<ShardId> {
-        let mut first_part = u32::from(u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]));
+        let mut first_part = u32::from(self.first_part());
         let mut participants = self.participants().filter(|_| self.operation_key.is_some())?.iter();
         let has_it = |&(_, parts): &(ShardId, u32)| {
             let has_it = first_part < parts;
@@ -295,9 +333,8 @@ impl<'a> Body<'a> {
     /// Fingerprint of operation and keys (R4.9): everything behind the operation key, table and code included.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let arguments = BODY_HEAD_BYTES + self.operation_key.map_or(0, <[u8]>::len);
         let code = u64::from(self.bytes[CODE_AT]) << 32 | u64::from(self.head.table.0);
-        kasha_types::body_hash(&self.bytes[arguments..]).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        kasha_types::body_hash(self.arguments()).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     /// Calls `each` with every key, its table and its slot, in the operation's order.
@@ -305,24 +342,60 @@ impl<'a> Body<'a> {
         self.update.for_each_key(self.head.table, |table, key| each(table, key, slot_of(key)));
     }
 
-    /// The slot of the operation's first key, as the client named them: where an operation key lives.
+    /// The operation's first key, as the client named them, and its table.
+    ///
+    /// # Panics
+    /// Never: every update has a key.
     #[must_use]
-    pub fn first_slot(&self) -> Slot {
-        let first_part = u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]);
-        let (mut first, mut before) = (None, first_part);
-        self.for_each_key(|_, _, slot| {
+    pub fn first_key(&self) -> (TableId, &'a [u8]) {
+        let (mut first, mut before) = (None, self.first_part());
+        self.update.for_each_key(self.head.table, |table, key| {
             if before == 0 {
-                first = first.or(Some(slot));
+                first = first.or(Some((table, key)));
             }
             before = before.saturating_sub(1);
         });
         first.expect("every update has a key")
     }
 
-    /// Identity of the operation key, if there is one.
+    /// What its operation key names, if there is one: the whole operation, at every shard where it does something.
+    #[must_use]
+    pub fn operation_name(&self) -> Option<OperationName<'a>> {
+        self.operation_key.map(|operation_key| {
+            let (table, first_key) = self.first_key();
+            OperationName { table, first_key, operation_key }
+        })
+    }
+
+    /// The slot with which this shard keeps what it keeps under the operation key: that of the operation's first key where that is
+    /// a key of the shard, and that of the first key that is one elsewhere. So what is kept has a place where its shard's keys have
+    /// theirs.
+    ///
+    /// # Panics
+    /// If the shard is no participant.
+    #[must_use]
+    pub fn slot_of_kept(&self, shard: ShardId) -> Slot {
+        if !self.is_distributed() || self.keeper() == Some(shard) {
+            return slot_of(self.first_key().1);
+        }
+        let own = self.parts_at(shard).and_then(|parts| parts.iter().next()).expect("it takes part");
+        slot_of(own.operation.key())
+    }
+
+    /// Hash of what the operation key names, if there is one.
     #[must_use]
     pub fn operation_key_hash(&self) -> Option<KeyHash> {
-        self.operation_key.map(|key| operation_key_hash(self.first_slot(), key))
+        self.operation_name().map(|name| name.hash())
+    }
+
+    /// Which part the client of a transaction over several shards named first.
+    fn first_part(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]) & !HAS_LIFETIME
+    }
+
+    /// Everything behind the operation key.
+    fn arguments(&self) -> &'a [u8] {
+        &self.bytes[end_of_times(self.bytes) + self.operation_key.map_or(0, <[u8]>::len)..]
     }
 
     /// Collects the footprint's hashes: every key, and the operation key (R4.9). May hold duplicates.
@@ -344,9 +417,40 @@ impl<'a> Body<'a> {
     }
 }
 
+/// What only some bodies have.
+#[derive(Clone, Copy, Default)]
+struct Optional<'a> {
+    not_after: ClusterTime,
+    begun: ClusterTime,
+    operation_key: Option<&'a [u8]>,
+}
+
+impl<'a> Optional<'a> {
+    /// Takes it from what follows the head. The rest is the arguments.
+    #[cold]
+    #[inline(never)]
+    fn take(bytes: &'a [u8], key_len: u8, has_lifetime: bool) -> Result<(Self, &'a [u8]), DecodeError> {
+        let (mut reader, mut optional) = (Reader::new(bytes), Self::default());
+        if key_len != 0 {
+            optional.not_after = reader.take()?;
+            if optional.not_after == ClusterTime(0) {
+                return Err(DecodeError::Invalid("an operation key without its time limit"));
+            }
+        }
+        if has_lifetime {
+            optional.begun = reader.take()?;
+        }
+        let rest = reader.rest();
+        let (operation_key, arguments) = rest.split_at_checked(usize::from(key_len)).ok_or(DecodeError::Truncated)?;
+        optional.operation_key = (!operation_key.is_empty()).then_some(operation_key);
+        Ok((optional, arguments))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::Lifetime;
 
     #[test]
     fn a_renumbered_body_is_the_body_of_its_head() {
@@ -358,11 +462,21 @@ mod tests {
             begun: ClusterTime(number + 4),
             table: TableId(3),
         };
-        let update = Update::Put { key: b"k", value: b"v" };
-        let (mut renumbered, mut encoded) = (Vec::new(), Vec::new());
-        Body::encode(&head(7), Some(b"order-42"), &update, &mut renumbered);
-        Body::renumber(&mut renumbered, &head(1000));
-        Body::encode(&head(1000), Some(b"order-42"), &update, &mut encoded);
-        assert_eq!(renumbered, encoded);
+        let lifetime = Lifetime::from_millis(5).expect("not 0");
+        for update in [Update::Put { key: b"k", value: b"v" }, Update::Expire { key: b"k", lifetime }] {
+            for key in [None, Some(&b"order-42"[..])] {
+                let not_after = |head: BodyHead| BodyHead {
+                    not_after: if key.is_some() { head.not_after } else { ClusterTime(0) },
+                    ..head
+                };
+                let (mut renumbered, mut encoded) = (Vec::new(), Vec::new());
+                Body::encode(&not_after(head(7)), key, &update, &mut renumbered);
+                Body::renumber(&mut renumbered, &not_after(head(1000)));
+                Body::encode(&not_after(head(1000)), key, &update, &mut encoded);
+                assert_eq!(renumbered, encoded);
+                let begun = Body::decode(&encoded).expect("encoded here").head.begun;
+                assert_eq!(begun, ClusterTime(if update.has_lifetime() { 1004 } else { 0 }));
+            }
+        }
     }
 }

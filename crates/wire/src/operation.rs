@@ -238,6 +238,34 @@ operations! {
 }
 
 impl Update<'_> {
+    /// Whether it gives a key a lifetime, which counts from when the update was begun.
+    #[must_use]
+    #[inline]
+    pub fn has_lifetime(&self) -> bool {
+        match self {
+            Self::PutExpiring { .. }
+            | Self::PutIfAbsentExpiring { .. }
+            | Self::IncrementExpiring { .. }
+            | Self::Expire { .. } => true,
+            Self::Transaction { parts } => parts.have_lifetime(),
+            Self::Put { .. }
+            | Self::PutIfVersion { .. }
+            | Self::PutIfAbsent { .. }
+            | Self::Delete { .. }
+            | Self::DeleteIfVersion { .. }
+            | Self::Increment { .. }
+            | Self::Append { .. }
+            | Self::GetAndPut { .. }
+            | Self::GetAndDelete { .. }
+            | Self::CompareAndPut { .. }
+            | Self::IncrementWithin { .. }
+            | Self::MultiPut { .. }
+            | Self::MultiDelete { .. }
+            | Self::MultiIncrement { .. }
+            | Self::Persist { .. } => false,
+        }
+    }
+
     /// Whether it can only give memory back.
     #[must_use]
     pub fn only_frees(&self) -> bool {

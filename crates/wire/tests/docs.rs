@@ -170,7 +170,7 @@ fn sizes_of_ids() {
 #[test]
 fn offsets_add_up() {
     for (heading, total) in
-        [("Frames", 16), ("Envelope", 32), ("Body", 56), ("Answer", 32), ("Reads", 48), ("Log bytes", 40)]
+        [("Frames", 16), ("Envelope", 32), ("Body", 48), ("Answer", 32), ("Reads", 48), ("Log bytes", 40)]
     {
         let mut end = 0;
         for row in table(heading) {

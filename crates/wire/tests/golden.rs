@@ -228,7 +228,7 @@ fn hashes() {
     let mut lines = vec![
         ("key_hash".to_owned(), key_hash(table, b"key").0.to_be_bytes().to_vec()),
         ("slot_of".to_owned(), slot_of(b"key").0.to_be_bytes().to_vec()),
-        ("operation_key_hash".to_owned(), operation_key_hash(Slot(1), b"my-key").0.to_be_bytes().to_vec()),
+        ("operation_key_hash".to_owned(), body.operation_key_hash().unwrap().0.to_be_bytes().to_vec()),
         ("body_hash".to_owned(), body.hash().0.to_be_bytes().to_vec()),
         ("fingerprint".to_owned(), body.fingerprint().to_be_bytes().to_vec()),
     ];

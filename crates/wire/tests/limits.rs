@@ -5,6 +5,7 @@ mod common;
 use common::operations::{Operation, OwnedBody};
 use kasha_types::limits::*;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, Sequence};
+use kasha_wire::operation::Row;
 use kasha_wire::{AnyMessage, Body, DecodeError, Message, Read, Update};
 
 fn body(operation: Operation) -> OwnedBody {
@@ -73,15 +74,28 @@ fn operation_keys() {
     };
     assert_eq!(fault(&with_key(OPERATION_KEY_BYTES_MAX)), None);
     let mut bytes = with_key(OPERATION_KEY_BYTES_MAX).encoded();
-    bytes[49] += 1;
+    bytes[33] += 1;
     assert_eq!(Body::decode(&bytes).err(), Some(DecodeError::TooLarge("the operation key")));
-    let without_its_other_half = Some(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
     let mut body = with_key(3);
     body.head.not_after = ClusterTime(0);
-    assert_eq!(fault(&body), without_its_other_half);
-    let mut body = OwnedBody::one(1, None);
-    body.head.not_after = ClusterTime(1);
-    assert_eq!(fault(&body), without_its_other_half);
+    assert_eq!(fault(&body), Some(DecodeError::Invalid("an operation key without its time limit")));
+}
+
+#[test]
+fn beginnings_of_lifetimes() {
+    let without_its_other_half = Some(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
+    for Row { code, .. } in Update::ALL {
+        let body = OwnedBody::one(*code, Some(b"key"));
+        let (mut bytes, has_lifetime) = (body.encoded(), body.operation.update().has_lifetime());
+        assert_eq!(bytes[35], u8::from(has_lifetime) << 7);
+        if has_lifetime {
+            bytes.drain(48..56);
+        } else {
+            bytes.splice(48..48, [7; 8]);
+        }
+        bytes[35] ^= 1 << 7;
+        assert_eq!(Body::decode(&bytes).err(), without_its_other_half, "{code}");
+    }
 }
 
 #[test]
@@ -106,7 +120,7 @@ fn names_and_acknowledgements() {
         }),
         no_name
     );
-    for at in [50, 51] {
+    for at in [34, 35] {
         let mut bytes = OwnedBody::one(1, None).encoded();
         bytes[at] = 1;
         let wrong = Some(DecodeError::Invalid("the part that was named first"));

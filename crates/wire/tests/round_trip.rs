@@ -71,7 +71,8 @@ fn every_body_comes_back() {
         let items = body.operation.items.iter().take(most);
         let asked = items.flat_map(|item| std::iter::repeat_n(item.0.clone(), times));
         prop_assert!(keys.iter().cloned().eq(asked.map(|key| (key.clone(), slot_of(&key)))));
-        prop_assert_eq!(decoded.first_slot(), keys[0].1);
+        prop_assert_eq!(decoded.first_key().1, &keys[0].0);
+        prop_assert_eq!(decoded.slot_of_kept(ShardId(3)), keys[0].1);
         decoded.footprint(&mut footprint);
         prop_assert_eq!(footprint.len(), keys.len() + usize::from(body.operation_key.is_some()));
         Ok(())

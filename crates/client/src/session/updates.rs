@@ -87,7 +87,7 @@ impl Session {
         let operation_key = options.operation_key.map(|(key, _)| key);
         let slot = self.insert(Kind::Update(call), now, options.deadline, |body| {
             if checked.is_ok() {
-                Body::begin(&unnumbered(table, operation_key.is_some()), operation_key, update.code(), body);
+                Body::begin(&unnumbered(table, operation_key.is_some()), operation_key, update, body);
                 encode_arguments(body);
             }
         });

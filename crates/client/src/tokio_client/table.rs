@@ -408,7 +408,8 @@ impl<T> UpdateCall<T> {
     /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::remember_for`]), whoever sends it
     /// again. The same request gets the original result; another request gets an error. That a condition did not hold or a bound
     /// would be crossed is a result, too: the same request is not tried anew, so that what is to be tried again needs another
-    /// operation key. The scope of the key is the slot of the operation's first key.
+    /// operation key. The key belongs to the operation's first key in its table: with
+    /// another first key, or the same one in another table, it is another operation.
     pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
         self.options.operation_key = Some(operation_key.as_ref().to_vec());
         self

@@ -163,7 +163,7 @@ impl RequestPath<'_> {
         now: ClusterTime,
     ) -> Result<Option<Vec<u8>>, Stop> {
         let is_replay = matches!(received.origin, Origin::Replay);
-        let found = self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key);
+        let found = self.state.find_operation_key(log, key.hash, key.fingerprint, &key.name);
         let result = match found {
             OperationKeyCheck::Miss if now > received.body.head.not_after => {
                 return Err(Stop::refuse(Refusal::Unprovable));

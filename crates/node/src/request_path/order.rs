@@ -118,9 +118,11 @@ impl RequestPath<'_> {
     ) -> Result<(Option<OperationKey<'a>>, ClusterTime), Stop> {
         let (key, now) = match received.origin {
             Origin::Client(Caller { wish: Wish::Cancel, .. }) => (None, self.core.cluster_time),
-            Origin::Client(_) | Origin::Suspect => (OperationKey::of(&received.body), self.core.cluster_time),
+            Origin::Client(_) | Origin::Suspect => {
+                (OperationKey::of(&received.body, self.shard), self.core.cluster_time)
+            }
             // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
-            Origin::Replay => (OperationKey::of(&received.body), self.state.cluster_time),
+            Origin::Replay => (OperationKey::of(&received.body, self.shard), self.state.cluster_time),
         };
         if let Some(key) = &key {
             let dead = &mut received.memory.dead;
@@ -195,7 +197,7 @@ impl RequestPath<'_> {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, None) => Action::Execute { keep_under: None },
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, Some(key)) => {
-                match self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key) {
+                match self.state.find_operation_key(log, key.hash, key.fingerprint, &key.name) {
                     OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
                         return Err(Stop::Completed(self.unrecorded_hit(log, place, received.request.rpc)));
                     }

@@ -64,7 +64,7 @@ pub fn under_key(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_
 /// Under an operation key; this shard's first part was named first.
 pub fn first_here(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
     let mut bytes = under_key(key, rpc, own, other);
-    bytes[50] = 0;
+    bytes[34] = 0;
     bytes
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use kasha_machine::FileName;
-use kasha_types::{Epoch, KeyHash, NodeId, ShardId, Slot, TableId, key_hash, operation_key_hash};
+use kasha_types::{Epoch, KeyHash, NodeId, OperationName, ShardId, TableId, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{Attach, AttachAt};
 use kasha_wire::{Appended, ShardConfig, hot};
@@ -27,16 +27,23 @@ const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 /// The key that an entry changes.
 pub(crate) fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
     let short = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
+    let name = |table_at: usize, operation_key, first_key| {
+        let table = TableId(u32::from_le_bytes(entry.get(table_at..table_at + 4)?.try_into().ok()?));
+        Some(OperationName { table, first_key, operation_key }.hash())
+    };
     match kind {
         OBJECT_ENTRY | TOMBSTONE_ENTRY => {
             let table = TableId(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
             Some(key_hash(table, entry.get(24..24 + usize::from(short(4)?))?))
         }
         OPERATION_KEY_ENTRY => {
-            let len = usize::from(*entry.get(3)?);
-            Some(operation_key_hash(Slot(short(1)?), entry.get(36..36 + len)?))
+            let (key, first) = (usize::from(*entry.get(3)?), usize::from(short(4)?));
+            name(6, entry.get(42..42 + key)?, entry.get(42 + key..42 + key + first)?)
         }
-        OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
+        OPERATION_KEY_DROPPED_ENTRY => {
+            let key = usize::from(*entry.get(3)?);
+            name(4, entry.get(16..16 + key)?, entry.get(16 + key..)?)
+        }
         _ => None,
     }
 }

@@ -332,14 +332,18 @@ mod tests {
     fn an_operation_key_runs_one_action() {
         let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
         let (increment, _, told) = increment(Some(1));
-        let other = Action::from(Update::Append { key: b"l", value: b"x;" });
+        let other = Action::from(Update::Increment { key: b"k", delta: 2 });
         let ran = (increment.clone(), Some(9), told);
         let refused = (other.clone(), Some(9), mismatch.clone());
         assert!(run(&[ran.clone(), refused.clone()], "1").is_empty());
         assert_eq!(run(&[refused], "").len(), 1, "used by nothing");
-        let outcome = Outcome::Length(2, 1);
+        let outcome = Outcome::Number(3, 2);
         let ran_too = (other, Some(9), Told::Executed { outcome, bytes: vec![0] });
-        assert_eq!(run(&[ran, ran_too], "1").len(), 1);
+        assert_eq!(run(&[ran.clone(), ran_too], "3").len(), 1);
+        // Another first key: another operation, which nobody has used.
+        let elsewhere = Action::from(Update::Append { key: b"l", value: b"x;" });
+        let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
+        assert_eq!(run(&[ran, (elsewhere, Some(9), mismatch)], "1").len(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Updates with operation keys that other clients ask for again, sooner or later (R4.9): with the same action, which
-//! must have the same result, or with another one, which must be refused. Some keys have such a short time to live that
-//! they run again.
+//! must have the same result, or with another one on the same first key, which must be refused, or with one on another
+//! key of the same slot, which is another operation. Some keys have such a short time to live that they run again.
 
 use kasha_machine::Rng;
 use kasha_wire::Update;
@@ -59,6 +59,24 @@ impl OperationKeys {
         }
     }
 
+    /// Another action with the same first key.
+    fn other(&mut self, rng: &mut Rng, used: &Used) -> Action {
+        let first = used.action.keys().first().map(|key| key.to_vec()).expect("it has keys");
+        match used.action.update() {
+            Some(Update::Append { .. }) => {
+                self.tokens += 1;
+                Update::Append { key: &first, value: format!("o{};", self.tokens).as_bytes() }.into()
+            }
+            Some(Update::Increment { .. }) => {
+                let mut keys = self.counters.some_of(rng, used.tag);
+                keys.retain(|key| *key != first);
+                keys.insert(0, first);
+                Action::count_all(&keys)
+            }
+            _ => Action::count(&first),
+        }
+    }
+
     fn fresh(&mut self, rng: &mut Rng) -> Used {
         self.made += 1;
         let (number, tag) = (self.made, rng.below(TAGS));
@@ -88,8 +106,7 @@ impl Workload for OperationKeys {
             Some(_) | None => self.fresh(rng),
         };
         if used.time_to_live_millis.is_none() && rng.chance(1, 3) {
-            // The first key of the other action has the same slot, so it is the same operation key.
-            used.action = self.action(rng, used.tag);
+            used.action = if rng.chance(1, 2) { self.action(rng, used.tag) } else { self.other(rng, &used) };
         }
         let Used { number, action, time_to_live_millis, .. } = used;
         Ask { operation_key: Some(number), time_to_live_millis, ..action.into() }

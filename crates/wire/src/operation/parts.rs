@@ -36,6 +36,7 @@ pub struct Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     count: u32,
+    have_lifetime: bool,
     bytes: &'a [u8],
 }
 
@@ -119,6 +120,15 @@ impl<'a> PartOperation<'a> {
         }
     }
 
+    /// Whether it gives its key a lifetime.
+    #[must_use]
+    pub fn has_lifetime(&self) -> bool {
+        match self {
+            Self::Update(update) => update.has_lifetime(),
+            Self::Read(_) | Self::Check(_) => false,
+        }
+    }
+
     /// Whether it may change its key.
     #[must_use]
     pub fn changes_its_key(&self) -> bool {
@@ -171,17 +181,23 @@ impl<'a> Parts<'a> {
         if count as usize > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of parts"));
         }
-        let bytes = reader.rest();
+        let (bytes, mut have_lifetime) = (reader.rest(), false);
         for _ in 0..count {
-            take_part(reader)?;
+            have_lifetime |= take_part(reader)?.operation.has_lifetime();
         }
-        Ok(Self { count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+        Ok(Self { count, have_lifetime, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
     /// The number of parts.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
+    }
+
+    /// Whether one of them gives its key a lifetime.
+    #[must_use]
+    pub fn have_lifetime(&self) -> bool {
+        self.have_lifetime
     }
 
     /// Whether a value exceeds its limit, which no decoded part's does: then nobody can go through the parts.
@@ -228,15 +244,16 @@ impl<'a> Parts<'a> {
 
     /// So many parts behind the first ones.
     pub(super) fn slice(&self, first: u32, count: u32) -> Self {
-        let mut reader = Reader::new(self.bytes);
+        let (mut reader, mut have_lifetime) = (Reader::new(self.bytes), false);
         let mut skip = |parts: u32| {
+            have_lifetime = false;
             for _ in 0..parts {
-                take_part(&mut reader).expect("checked when decoded");
+                have_lifetime |= take_part(&mut reader).expect("checked when decoded").operation.has_lifetime();
             }
             reader.rest().len()
         };
         let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
-        Self { count, bytes: &self.bytes[from..to] }
+        Self { count, have_lifetime, bytes: &self.bytes[from..to] }
     }
 
     /// Whether a condition is about the version that a part before it gives its key.
@@ -273,6 +290,7 @@ impl<'a> Parts<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsBuffer {
     count: u32,
+    have_lifetime: bool,
     bytes: Vec<u8>,
 }
 
@@ -283,6 +301,7 @@ impl PartsBuffer {
     /// If the operation has several keys, or a length does not fit its field.
     pub fn push(&mut self, table: TableId, operation: &PartOperation<'_>) {
         self.count += 1;
+        self.have_lifetime |= operation.has_lifetime();
         self.bytes.extend_from_slice(&table.0.to_le_bytes());
         operation.encode(&mut self.bytes);
     }
@@ -290,7 +309,7 @@ impl PartsBuffer {
     /// The parts, as an operation's argument.
     #[must_use]
     pub fn as_parts(&self) -> Parts<'_> {
-        Parts { count: self.count, bytes: &self.bytes }
+        Parts { count: self.count, have_lifetime: self.have_lifetime, bytes: &self.bytes }
     }
 }
 

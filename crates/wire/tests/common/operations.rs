@@ -146,6 +146,7 @@ impl OwnedBody {
                 if operation.update().code() == TRANSACTION {
                     head.table = FIRST_TABLE;
                 }
+                head.begun.0 *= u64::from(operation.update().has_lifetime());
                 Self { head, operation_key, operation }
             })
             .boxed()
@@ -162,7 +163,9 @@ impl OwnedBody {
         if code == TRANSACTION {
             head.table = FIRST_TABLE;
         }
-        Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation: Operation::one(code) }
+        let operation = Operation::one(code);
+        head.begun.0 *= u64::from(operation.update().has_lifetime());
+        Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation }
     }
 }
 

@@ -11,5 +11,6 @@ mod listening;
 mod memory;
 mod names;
 mod newcomer;
+mod operation_keys;
 mod status;
 mod strangers;

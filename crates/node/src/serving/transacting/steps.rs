@@ -112,7 +112,7 @@ impl Serving {
         draft.withhold(|table| configuration.has_table(table));
         let slots = slots_of(&body, shard);
         let result = draft.result().to_vec();
-        let keep_under = OperationKey::of(&body).filter(|_| !planted::is_on(Bug::PartResultUnkept));
+        let keep_under = OperationKey::of(&body, shard).filter(|_| !planted::is_on(Bug::PartResultUnkept));
         if let Some(key) = &keep_under {
             drop_earlier_run(&mut self.conflicts, (log, state), epoch, core, key)?;
         }
@@ -166,7 +166,7 @@ impl Serving {
         let body = pending.body();
         let Site { copy, state, core } = site;
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
-        let key = OperationKey::of(&body).filter(|_| body.keeper() == Some(shard));
+        let key = OperationKey::of(&body, shard).filter(|_| body.keeper() == Some(shard));
         let reason = key.and_then(|_| self.transacting.reasons.of(&body)).filter(|_| why == Why::Abort);
         let keep_under = key.filter(|_| reason.is_some());
         if let Some(key) = &keep_under {
