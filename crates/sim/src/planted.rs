@@ -101,7 +101,6 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::OperationKeyOverlapIgnored, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::OperationKeyBySlot, Scenario::OperationKeys, 5, "executed_once"),
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
-    caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
     caught(Bug::TornTailAccepted, Scenario::Blackout, 60, "our own completion record"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),

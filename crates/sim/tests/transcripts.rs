@@ -24,7 +24,7 @@ mod planted {
         (Bug::ReplayAcknowledges, &["r4_5_replay_does_not_acknowledge"]),
         (Bug::ReplayWithoutLookUp, &["r4_5_synced_requests_are_not_run_again"]),
         (Bug::ExpiryWithoutFloor, &["r4_6_expiry_floor"]),
-        (Bug::OperationKeyNotRecorded, &["r4_9_operation_key_hit_is_recorded"]),
+        (Bug::OperationKeyBySlot, &["r4_9_operation_key_hit_is_recorded"]),
         (Bug::HitWithoutRecord, &["r4_9_operation_key_hit_is_recorded"]),
         (Bug::PromiseForgotten, &["r5_3_promise_survives_power_loss", "r7_1_restarted_primary_answers_nothing"]),
         (Bug::FreezeIgnored, &["zombie_primary_cannot_complete_an_update"]),

@@ -223,8 +223,6 @@ bugs! {
     OperationKeyBySlot = "operation_key_by_slot",
     /// R4.9: an update is run past its operation key's time limit.
     NotAfterIgnored = "not_after_ignored",
-    /// R4.9: the operation key is missing in the witness's footprint.
-    OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R4.9: a hit of an operation key writes no completion record.
     HitWithoutRecord = "hit_without_record",
     /// D4: a group that a crash cut short counts as complete.
