@@ -7,10 +7,14 @@ use std::fmt::Debug;
 use common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
-use kasha_wire::hot::decode_small;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
+use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
 use kasha_wire::operation::Check;
-use kasha_wire::{DecodeError, Message, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
+use kasha_wire::status::{CleanerState, Memory};
+use kasha_wire::{
+    Durability, MemberState, Message, OutcomeCode, Read, Reader, RecordedVerdict, Refusal, ShardPhase, Update,
+    WIRE_VERSION, Wire,
+};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
 const SOURCES: [&str; 7] = [
@@ -50,13 +54,74 @@ fn declared(opener: &str) -> String {
     fields.collect::<Vec<_>>().join(", ")
 }
 
-/// "number Name, …" of an enum of plain choices.
-fn choices<T: Wire + Debug>() -> String {
+/// Number and name of each choice of an enum. Fields of zeros are fields of any of them.
+fn choices<T: Wire + Debug>() -> Vec<(u8, String)> {
     let known = (0..=u8::MAX).filter_map(|number| {
-        let value: Result<T, DecodeError> = decode_small(&[number]);
-        Some(format!("{number} {:?}", value.ok()?))
+        let mut bytes = [0; 256];
+        bytes[0] = number;
+        let shown = format!("{:?}", Reader::new(&bytes).take::<T>().ok()?);
+        Some((number, shown.chars().take_while(|letter| letter.is_alphanumeric()).collect()))
     });
-    known.collect::<Vec<_>>().join(", ")
+    known.collect()
+}
+
+/// The page without line breaks.
+fn text() -> String {
+    PAGE.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Found by an outsider: the page said version 9 at its top, and 7 in the table of the frame.
+#[test]
+fn versions() {
+    let text = text();
+    let told: Vec<u8> = text
+        .match_indices("wire version")
+        .filter_map(|(at, found)| {
+            let behind = text[at + found.len()..].trim_start_matches([',', ' ']);
+            behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+        })
+        .collect();
+    assert!(told.len() >= 2, "{told:?}");
+    assert!(told.iter().all(|&version| version == WIRE_VERSION), "{told:?}");
+    assert!(text.contains(&format!("KASHA {WIRE_VERSION} <reason>")));
+}
+
+#[test]
+fn numbers_in_the_text() {
+    use kasha_types::limits::*;
+    let mib = |bytes: usize| {
+        assert_eq!(bytes % (1 << 20), 0);
+        format!("{} MiB", bytes >> 20)
+    };
+    let mut frame = Vec::new();
+    kasha_wire::message::Ping { sent: Tick(0) }.encode(&mut frame);
+    let [low, high] = [frame[8], frame[9]];
+    let text = text();
+    for told in [
+        format!("| 8 | 2 | magic `0x{high:02X}{low:02X}`: the bytes `{low:02X} {high:02X}` |"),
+        format!("length of the payload, at most {} |", mib(FRAME_BYTES_MAX)),
+        format!("bytes of the operation key, at most {OPERATION_KEY_BYTES_MAX}"),
+        format!("A body has at most {}, a key at most {KEY_BYTES_MAX} bytes", mib(BODY_BYTES_MAX)),
+        format!("a value at most {}. An operation has 1 to {OPERATION_KEYS_MAX} keys", mib(VALUE_BYTES_MAX)),
+        format!("A transaction may write and answer {} together", mib(TRANSACTION_BYTES_MAX)),
+        format!("their number `u16`, from 2 to {PARTICIPANTS_MAX}, and"),
+        format!("no reflection), modulo {SLOTS}."),
+        format!("more than {OUTSTANDING_MAX} above the client's acknowledgement"),
+        format!("if `f` is above {FAULTS_MAX}, if there are more than {SHARDS_MAX} shards"),
+    ] {
+        assert!(text.contains(&told), "{told}");
+    }
+}
+
+/// What a client does about each refusal.
+#[test]
+fn refusals() {
+    let mut told: Vec<_> = table("What refusals mean").iter().flat_map(|row| row[0].split(", ")).collect();
+    let ours = choices::<Refusal>();
+    let mut ours: Vec<_> = ours.iter().map(|(_, name)| name.as_str()).collect();
+    told.sort_unstable();
+    ours.sort_unstable();
+    assert_eq!(told, ours);
 }
 
 #[test]
@@ -101,17 +166,40 @@ fn structures() {
 }
 
 #[test]
-fn plain_choices() {
+fn all_choices() {
+    macro_rules! ours {
+        ($($ty:ident),* $(,)?) => { vec![$((stringify!($ty), choices::<$ty>())),*] };
+    }
+    let mut ours = ours![
+        Durability,
+        MemberState,
+        ShardPhase,
+        Memory,
+        CleanerState,
+        Work,
+        RecordedVerdict,
+        Holding,
+        Refusal,
+        TableCommand,
+        TableOutcome,
+        Report,
+        AttachAt,
+        Told,
+    ];
     let rows = table("Choices");
-    let row = |name: &str| rows.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("no {name}"))[1];
-    assert_eq!(row("Durability"), choices::<kasha_wire::Durability>());
-    assert_eq!(row("MemberState"), choices::<kasha_wire::MemberState>());
-    assert_eq!(row("ShardPhase"), choices::<kasha_wire::ShardPhase>());
-    assert_eq!(row("Memory"), choices::<kasha_wire::status::Memory>());
-    assert_eq!(row("Work"), choices::<Work>());
-    assert_eq!(row("RecordedVerdict"), choices::<RecordedVerdict>());
-    assert_eq!(row("Holding"), choices::<kasha_wire::message::Holding>());
-    assert_eq!(row("Refusal"), choices::<Refusal>());
+    let mut told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let choices = row[1].split([',', ';']).filter_map(|choice| {
+                let (number, name) = choice.trim().split_once(' ')?;
+                Some((number.parse().ok()?, name.split(':').next()?.to_owned()))
+            });
+            (row[0], choices.collect::<Vec<(u8, String)>>())
+        })
+        .collect();
+    ours.sort_unstable();
+    told.sort_unstable();
+    assert_eq!(told, ours);
 }
 
 #[test]

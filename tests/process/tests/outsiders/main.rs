@@ -14,3 +14,4 @@ mod newcomer;
 mod operation_keys;
 mod status;
 mod strangers;
+mod wire_page;
