@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
 use kasha_client::{
-    Bounded, Client, ClientOptions, Conditional, Counter, Cursor, Error, Replaced, Table, TimeToLive, UpdateCall, Value,
+    Bounded, Client, ClientOptions, Conditional, Counter, Cursor, Error, Listed, Replaced, Scan, ScannedKey,
+    ScannedValue, Table, TimeToLive, UpdateCall, Value,
 };
 use serde_json::{Value as Json, json};
 
@@ -149,6 +150,9 @@ enum CliCommand {
         /// Only keys that begin with this.
         #[arg(long, default_value = "")]
         prefix: Argument,
+        /// Show each key's value, too.
+        #[arg(long)]
+        values: bool,
         /// Go on where another listing ended: its last line says where, and "cursor" of its JSON.
         #[arg(long)]
         cursor: Option<Cursor>,
@@ -518,7 +522,19 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             let appended = update(table.append(key, value.value()?), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
         }
-        CliCommand::Scan { prefix, cursor, limit } => return list(table, prefix, *cursor, *limit).await,
+        CliCommand::Scan { prefix, values: false, cursor, limit } => {
+            let scan = table.scan().prefix(prefix);
+            let told = |key: &ScannedKey| (show(&key.key), json_bytes(&key.key));
+            return list(scan, *cursor, *limit, ("keys", told)).await;
+        }
+        CliCommand::Scan { prefix, values: true, cursor, limit } => {
+            let scan = table.scan().values().prefix(prefix);
+            let told = |listed: &ScannedValue| {
+                let human = format!("{}\t{}", show(&listed.key), show(&listed.value.bytes));
+                (human, json!({ "key": json_bytes(&listed.key), "value": json_value(Some(&listed.value)) }))
+            };
+            return list(scan, *cursor, *limit, ("values", told)).await;
+        }
         CliCommand::Count => {
             let count = table.count().await?;
             (count.to_string(), json!(count))
@@ -534,8 +550,12 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
 }
 
 /// Keys, one on each line, and where to go on if there may be more.
-async fn list(table: &Table, prefix: &Argument, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
-    let mut scan = table.scan().prefix(prefix);
+async fn list<T: Listed>(
+    mut scan: Scan<T>,
+    cursor: Option<Cursor>,
+    limit: Option<u32>,
+    (name, told): (&str, impl Fn(&T) -> (String, Json)),
+) -> Result<Told> {
     if let Some(limit) = limit {
         scan = scan.page(limit);
     }
@@ -546,14 +566,12 @@ async fn list(table: &Table, prefix: &Argument, cursor: Option<Cursor>, limit: O
     while limit.is_none_or(|limit| keys.len() < limit as usize)
         && let Some(page) = scan.next_page().await?
     {
-        keys.extend(page.into_iter().map(|key| key.key));
+        keys.extend(page);
     }
     let cursor = scan.cursor().map(|cursor| cursor.to_string());
-    let lines =
-        keys.iter().map(|key| show(key)).chain(cursor.iter().map(|cursor| format!("(more: --cursor {cursor})")));
-    let human = lines.collect::<Vec<_>>().join("\n");
-    let keys: Vec<_> = keys.iter().map(|key| json_bytes(key)).collect();
-    Ok((human, json!({ "keys": keys, "cursor": cursor }), Done::Yes))
+    let (mut lines, keys): (Vec<_>, Vec<_>) = keys.iter().map(told).unzip();
+    lines.extend(cursor.iter().map(|cursor| format!("(more: --cursor {cursor})")));
+    Ok((lines.join("\n"), json!({ name: keys, "cursor": cursor }), Done::Yes))
 }
 
 /// An update with a condition.

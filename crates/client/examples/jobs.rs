@@ -49,8 +49,7 @@ impl Queue {
                 if let Some(number) = transaction.get_number(&self.table, pushed).await? {
                     return Ok(number);
                 }
-                let number = transaction.get_number(&self.table, newest).await?.unwrap_or(0) + 1;
-                transaction.put(&self.table, newest, number.to_string());
+                let number = transaction.increment(&self.table, newest, 1).await?;
                 transaction.put(&self.table, self.job(number), text);
                 transaction.put_expiring(&self.table, pushed, number.to_string(), REMEMBERED);
                 Ok(number)

@@ -37,17 +37,14 @@ impl Concert {
         let sale = self.client.in_transaction(|transaction| async move {
             // This program may have crashed after the sale, before it was told.
             if let Some(seat) = transaction.get(&self.tickets, order).await? {
-                return Ok(String::from_utf8_lossy(&seat).into_owned());
-            }
-            let money = transaction.get_number(&self.wallets, customer).await?.unwrap_or(0);
-            if money < PRICE {
-                return Err(NoSale::NotEnoughMoney);
+                return Ok(String::from_utf8_lossy(&seat.bytes).into_owned());
             }
             let names: Vec<String> = (1..=SEATS).map(|seat| format!("seat-{seat}")).collect();
             let taken = transaction.get_many(&self.seats, &names).await?;
             let free = taken.iter().position(Option::is_none).ok_or(NoSale::SoldOut)?;
             transaction.put(&self.seats, &names[free], customer);
-            transaction.put(&self.wallets, customer, (money - PRICE).to_string());
+            let paid = transaction.increment_within(&self.wallets, customer, -PRICE, 0..).await?;
+            paid.ok_or(NoSale::NotEnoughMoney)?;
             transaction.put(&self.tickets, order, &names[free]);
             Ok(names[free].clone())
         });

@@ -1,8 +1,7 @@
 //! Client of a Kasha cluster.
 //!
-//! [`session::Session`] is the protocol: a deterministic state machine that numbers updates, retries them under the
-//! same id, and completes them after one round trip where it can. The feature `tokio` (on by default) adds the thin
-//! wrapper that programs use:
+//! A [`Client`] is a session with a cluster, a [`Table`] has the operations on its keys, a [`Transaction`] is sent whole, and an
+//! [`Interactive`] one reads before it writes.
 //!
 //! ```no_run
 //! # #[cfg(feature = "tokio")]
@@ -29,6 +28,9 @@
 //! ```
 
 pub mod limits;
+// The protocol, a deterministic state machine without input or output: for shells of other kinds, as those of the simulator and the
+// benchmarks. Programs use the client, so that it does not stand beside that on the first page.
+#[doc(hidden)]
 pub mod session;
 #[cfg(feature = "tokio")]
 mod tokio_client;

@@ -19,7 +19,7 @@ mod values;
 pub use error::{Answer, Error, Rejection, Resolved, UnknownCall, Unresolved};
 pub use interactive::*;
 pub use names::Resolver;
-pub use scan::{Cursor, NoCursor, Scan, ScannedKey};
+pub use scan::{Cursor, Listed, NoCursor, Scan, ScannedKey, ScannedValue};
 pub use table::*;
 pub use transaction::*;
 
@@ -66,6 +66,27 @@ impl Default for ClientOptions {
 }
 
 /// A client of one cluster. Clones share the session and its connections.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), kasha_client::Error> {
+/// use kasha_client::{Client, TransactionOutcome};
+///
+/// // One of the addresses is enough to find the others.
+/// let client = Client::connect(["10.0.0.1:7400", "10.0.0.2:7400", "10.0.0.3:7400"]).await?;
+/// let (stock, orders) = (client.create_table("stock").await?, client.create_table("orders").await?);
+/// stock.put("chairs", "10").await?;
+///
+/// // Several keys of several tables, at one moment or not at all.
+/// let mut order = client.transaction();
+/// let left = order.increment_within(&stock, "chairs", -1, 0..);
+/// order.put(&orders, "order-42", "a chair");
+/// match order.commit().once("order-42").await? {
+///     TransactionOutcome::Committed(results) => println!("{} chairs are left", results.of(left).value),
+///     TransactionOutcome::NotCommitted(failure) => println!("nothing changed: {failure}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     commands: mpsc::Sender<Command>,

@@ -13,7 +13,18 @@ struct Kept {
     reasons: (WhyNot, WhyUnknown, WhyFailed, WaitsFor, WhyPartFailed, Rejection, DecodeError),
     transactions:
         (Transaction, PartId<Counter>, TransactionOutcome, Results, Failure, Commit, Conflict, Begun, Interactive),
-    values: (Appended, Bounded, Conditional, Replaced, TimeToLive, ScannedKey, Cursor, Scan),
+    values: (
+        Appended,
+        Bounded,
+        Conditional,
+        Replaced,
+        TimeToLive,
+        ScannedKey,
+        ScannedValue,
+        Cursor,
+        Scan,
+        Scan<ScannedValue>,
+    ),
     cluster: (Configuration, ShardConfig, Member, NodeInfo, TableInfo, CoreStatus, ReplicaStatus, LoopTurns),
     ids: (CoreId, ClusterId, SessionStats, Path),
 }

@@ -17,7 +17,7 @@ use crate::Answers;
 use crate::expiry;
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::scan::{Wanted, scan};
+use crate::scan::{Shows, Wanted, scan};
 use crate::serving::{Sees, Serving};
 use crate::state::ShardState;
 
@@ -103,13 +103,14 @@ fn execute(
     (view, comes): (&ReadView<'_>, Comes),
 ) -> Result<Executed, Refusal> {
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
-    if let Read::Scan { cursor, most, prefix } = read {
+    if let Read::Scan { cursor, most, prefix } | Read::ScanValues { cursor, most, prefix } = read {
         if comes == Comes::First
             && let Some(rpcs) = writers_before(site.state)?
         {
             return Ok(Executed::MustWait(rpcs));
         }
-        scan(term, serving, site, Wanted { table: view.table, from: cursor, most, prefix })?;
+        let shows = if matches!(read, Read::ScanValues { .. }) { Shows::Values } else { Shows::Keys };
+        scan(term, serving, site, Wanted { table: view.table, from: cursor, most, prefix, shows })?;
         serving.counters.reads += 1;
         let end = site.copy.log.end().offset;
         return Ok(Executed::Read { tail: None, gate: gate_at(term, site, now, end) });
@@ -212,7 +213,7 @@ fn writers_before(state: &ShardState) -> Result<Option<Vec<RpcId>>, Refusal> {
 fn gate_behind(site: &mut Site<'_>, code: u8, footprint: &Footprint) -> Option<GateId> {
     let participant = &mut site.state.transactions.participant;
     match Read::row_of(code).map(|row| row.shape) {
-        Some(Shape::Observed | Shape::Keys) => participant.wait_as(footprint),
+        Some(Shape::Observed | Shape::Keys | Shape::KeysAndValues) => participant.wait_as(footprint),
         _ => participant.pass(footprint, Origin::Now).map(|(gate, _)| gate),
     }
 }

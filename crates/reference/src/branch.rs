@@ -123,7 +123,7 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
             Some(_) => Branch::always(Effect::Keep, Says::Expiry),
             None => Branch::always(Effect::Keep, Says::NotFound),
         },
-        Part::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. }) => {
+        Part::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. } | Read::ScanValues { .. }) => {
             unreachable!("a part has one key")
         }
         Part::Check(Check::HasVersion { version, .. }) => {

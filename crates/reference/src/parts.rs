@@ -68,7 +68,7 @@ pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
             keys.iter().map(|item| (item.key, Part::Read(Read::Get { key: item.key }))).collect()
         }
         // It is no operation on keys.
-        Part::Read(Read::Scan { .. }) => Vec::new(),
+        Part::Read(Read::Scan { .. } | Read::ScanValues { .. }) => Vec::new(),
         Part::Update(update) => of_one_key(|each| update.for_each_key(TableId(0), each), *operation),
         Part::Read(read) => of_one_key(|each| read.for_each_key(TableId(0), each), *operation),
         Part::Check(_) | Part::Remove => unreachable!("a part of an operation is no operation"),

@@ -109,6 +109,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ExpiryInReplay, Scenario::Expiring, 60, "linearizable_keys"),
     caught(Bug::CursorSkips, Scenario::Listing, 10, "listed_once"),
     caught(Bug::ListingOverPending, Scenario::Listing, 40, "listed_once"),
+    caught(Bug::ValueOfAnother, Scenario::Listing, 10, "listed_once"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
     caught(Bug::RecoveredUnflushed, Scenario::DivergentTail, 20, "synced_survives"),
     caught(Bug::FailedFsyncWorked, Scenario::FailingDisks, 10, "gates_respected"),

@@ -459,9 +459,9 @@ impl<'r, 'a> Run<'r, 'a> {
                     None => self.draft.answer(OutcomeCode::NotFound),
                 }
             }
-            PartOperation::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. }) => {
-                unreachable!("a part has one key")
-            }
+            PartOperation::Read(
+                Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. } | Read::ScanValues { .. },
+            ) => unreachable!("a part has one key"),
             PartOperation::Check(Check::HasVersion { key, version }) => {
                 let seen = self.see(key);
                 self.check(seen.version() == version, &seen);

@@ -56,7 +56,7 @@ impl Store {
                 self.tell_end(log, table, key, result);
                 ReadResult::Whole
             }
-            Read::Scan { .. } => unreachable!("Store::scan"),
+            Read::Scan { .. } | Read::ScanValues { .. } => unreachable!("Store::scan"),
             Read::MultiGet { keys: items } => {
                 result.push(OutcomeCode::Done as u8);
                 result.extend_from_slice(&items.count().to_le_bytes());

@@ -244,6 +244,8 @@ bugs! {
     CursorSkips = "cursor_skips",
     /// Section 10: a listing does not wait for what is pending over several shards when it comes.
     ListingOverPending = "listing_over_pending",
+    /// Section 10: a listing shows the value of another key, the one that its page has seen before.
+    ValueOfAnother = "value_of_another",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
     /// Section 5, R5.3: a recovery is reported, and its witnesses' files are deleted, before what they held is flushed.

@@ -228,6 +228,7 @@ operations! {
     80 MultiGet "multi-get" (keys) => Values;
     81 Observe "observe" (keys) => Observed;
     82 Scan "scan" (cursor, most, prefix) => Keys;
+    83 ScanValues "scan-values" (cursor, most, prefix) => KeysAndValues;
 }
 
 operations! {

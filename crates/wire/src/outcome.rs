@@ -115,6 +115,8 @@ pub enum Outcome {
     Expiry(u64, Option<ClusterTime>),
     /// Scan: a page of keys.
     Keys(ScannedPage),
+    /// Scan-values: a page of keys with their values.
+    KeysAndValues(ScannedPage<(u64, Vec<u8>, Vec<u8>)>),
     /// The condition did not hold; the key's version, 0 = absent.
     ConditionFailed(u64),
     /// There is no such key.
@@ -141,16 +143,16 @@ pub enum Outcome {
     RefusedElsewhere,
 }
 
-/// A page of a listing of a table's keys.
+/// A page of a listing of a table's keys: of each its version, its bytes and, if they were asked for, those of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScannedPage {
+pub struct ScannedPage<T = (u64, Vec<u8>)> {
     /// Where the listing goes on; `None`: it is at its end.
     pub next: Option<ScanCursor>,
     /// How many keys of the table have a value at the shard, of whatever slots and names. Of a shard that owns several tablets of the
     /// table only the first says so; the others say 0.
     pub in_shard: u64,
-    /// The keys, each with its version.
-    pub keys: Vec<(u64, Vec<u8>)>,
+    /// The keys, each with its version first.
+    pub keys: Vec<T>,
 }
 
 /// What a result with [`OutcomeCode::Done`] looks like.
@@ -182,6 +184,8 @@ pub enum Shape {
     Expiry,
     /// A version for each key, and where to go on: scan.
     Keys,
+    /// The same with values: scan-values.
+    KeysAndValues,
     /// The result of each part: transaction.
     Parts,
 }
@@ -226,6 +230,21 @@ fn take_observed(reader: &mut Reader<'_>) -> Result<(u64, Option<Vec<u8>>), Deco
     Ok((version, has_value.then(|| value.to_vec())))
 }
 
+fn take_page<T>(
+    r: &mut Reader<'_>,
+    take: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<ScannedPage<T>, DecodeError> {
+    let next = ScanCursor::from_number(r.take()?).ok_or(DecodeError::Invalid("a cursor"))?;
+    let (next, in_shard) = ((next != ScanCursor::START).then_some(next), r.take()?);
+    Ok(ScannedPage { next, in_shard, keys: take_list(r, take)? })
+}
+
+/// A key's version and its bytes.
+fn take_scanned_key(r: &mut Reader<'_>) -> Result<(u64, Vec<u8>), DecodeError> {
+    let (version, len): (u64, u16) = (r.take()?, r.take()?);
+    Ok((version, r.bytes(usize::from(len))?.to_vec()))
+}
+
 impl Outcome {
     /// Decodes result bytes of an operation with this shape.
     ///
@@ -249,6 +268,7 @@ impl Outcome {
             | Shape::Observed
             | Shape::Expiry
             | Shape::Keys
+            | Shape::KeysAndValues
             | Shape::Parts => Ok(0),
         };
         let outcome = match code {
@@ -307,15 +327,12 @@ impl Outcome {
             }
             Shape::Values => Self::Values(take_list(r, take_value)?),
             Shape::Observed => Self::Observed(take_list(r, take_observed)?),
-            Shape::Keys => {
-                let next = ScanCursor::from_number(r.take()?).ok_or(DecodeError::Invalid("a cursor"))?;
-                let (next, in_shard) = ((next != ScanCursor::START).then_some(next), r.take()?);
-                let keys = take_list(r, |r| {
-                    let (version, len): (u64, u16) = (r.take()?, r.take()?);
-                    Ok((version, r.bytes(usize::from(len))?.to_vec()))
-                })?;
-                Self::Keys(ScannedPage { next, in_shard, keys })
-            }
+            Shape::Keys => Self::Keys(take_page(r, take_scanned_key)?),
+            Shape::KeysAndValues => Self::KeysAndValues(take_page(r, |r| {
+                let (version, key) = take_scanned_key(r)?;
+                let len: u32 = r.take()?;
+                Ok((version, key, r.bytes(len as usize)?.to_vec()))
+            })?),
             Shape::Expiry => {
                 let (version, ends): (u64, ClusterTime) = (r.take()?, r.take()?);
                 Self::Expiry(version, (ends != ClusterTime(0)).then_some(ends))

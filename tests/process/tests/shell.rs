@@ -97,7 +97,14 @@ fn keys_are_listed(port: u16) {
     wanted.sort_unstable();
     assert_eq!(listed, wanted, "each once, in {pages} pages");
     assert!(pages > 1);
+    let with_values = json_of(port, &["scan", "--values"]).1;
+    for listed in with_values["values"].as_array().unwrap() {
+        if let Some(key) = listed["key"].as_str() {
+            assert_eq!(json_of(port, &["get", key]).1, listed["value"], "{key}, as get shows it");
+        }
+    }
     let all = json_of(port, &["scan"]).1["keys"].as_array().unwrap().len();
+    assert_eq!(with_values["values"].as_array().unwrap().len(), all, "{with_values}");
     assert_eq!(json_of(port, &["count"]), (Some(0), json!(all)));
     let (code, wrong) = json_of(port, &["scan", "--cursor", "99-0"]);
     assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0320"), "{wrong}");

@@ -88,7 +88,7 @@ impl Session {
         let checked = checked.map_err(WhyNot::from);
         let slots = match (checked, read) {
             // It names no key, and is for whoever owns this slot.
-            (Ok(()), Read::Scan { cursor, .. }) => Slots::One(cursor.slot),
+            (Ok(()), Read::Scan { cursor, .. } | Read::ScanValues { cursor, .. }) => Slots::One(cursor.slot),
             (Ok(()), _) => slots_of(|each| read.for_each_key(table, each)).0,
             (Err(_), _) => Slots::Several,
         };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::ops::{ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref, RangeBounds};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use kasha_types::TableId;
 use kasha_wire::DecodeError;
 use tokio::time::Instant;
 
-use super::table::{Boxed, number_in};
+use super::table::Boxed;
+use super::transaction::bounds_of;
 use super::values::value_of;
 use super::{
     Answer, Client, Error, Rejection, Table, Transaction, TransactionOutcome, UpdateCall, Value, WhyPartFailed, random,
@@ -29,6 +30,25 @@ type Key = (TableId, Vec<u8>);
 /// It sees its own writes, and what it has read once it does not read again. What it reads of different keys may belong to
 /// different moments: only a commit says that all of it was so at one moment. One transaction takes up to 1,024 steps: a check for
 /// each key that was read, and one for each write.
+///
+/// ```no_run
+/// use kasha_client::{Client, Error, Table};
+///
+/// /// Moves money, unless there is too little, and says how much is left.
+/// async fn pay(client: &Client, wallets: &Table, orders: &Table, order: &str) -> Result<Option<i64>, Error> {
+///     let paid = client.in_transaction(|transaction| async move {
+///         // A program that crashed after the commit comes here again.
+///         if let Some(left) = transaction.get(orders, order).await? {
+///             return Ok(left.as_i64());
+///         }
+///         let Some(left) = transaction.increment_within(wallets, "alice", -30, 0..).await? else { return Ok(None) };
+///         transaction.increment(wallets, "bob", 30).await?;
+///         transaction.put(orders, order, left.to_string());
+///         Ok(Some(left))
+///     });
+///     paid.await
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Interactive {
     client: Client,
@@ -64,6 +84,11 @@ enum Write {
     Put(Vec<u8>),
     /// A value that ends.
     Ending(Vec<u8>, Duration),
+    /// What is added to the number that was read, and what that gives. The value keeps its end, which a put would not leave it.
+    Add {
+        total: i128,
+        number: i64,
+    },
     Delete,
 }
 
@@ -147,14 +172,14 @@ fn left(until: Option<Instant>) -> Option<Duration> {
 }
 
 impl Interactive {
-    /// The key's value.
+    /// The key's value. One that this transaction has written itself has version 0: it gets its version at the commit.
     ///
     /// # Errors
     /// If the shard does not answer.
     ///
     /// # Panics
     /// If the transaction has ended.
-    pub async fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+    pub async fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = key.as_ref();
         let until = {
             let state = self.under_way();
@@ -183,18 +208,18 @@ impl Interactive {
     /// If the transaction has ended.
     pub async fn get_number(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<i64>, Error> {
         let value = self.get(table, key).await?;
-        let number = |bytes: Vec<u8>| number_in(&bytes).ok_or(Error::Failed(WhyFailed::NotANumber));
+        let number = |value: Value| value.as_i64().ok_or(Error::Failed(WhyFailed::NotANumber));
         value.map(number).transpose()
     }
 
-    /// The values of several keys. Those that this transaction had not read before are read at one moment.
+    /// The values of several keys, as [`Self::get`] gives them. Those that this transaction had not read before are read at one moment.
     ///
     /// # Errors
     /// As [`Table::multi_get`].
     ///
     /// # Panics
     /// If the transaction has ended.
-    pub async fn get_many<K: AsRef<[u8]>>(&self, table: &Table, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    pub async fn get_many<K: AsRef<[u8]>>(&self, table: &Table, keys: &[K]) -> Result<Vec<Option<Value>>, Error> {
         let (unknown, until): (Vec<&[u8]>, _) = {
             let state = self.under_way();
             let keys = keys.iter().map(AsRef::as_ref);
@@ -233,6 +258,54 @@ impl Interactive {
     /// If the transaction has ended.
     pub fn put_expiring(&self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, time: Duration) {
         self.under_way().entry(table, key.as_ref()).write = Some(Write::Ending(value.as_ref().to_vec(), time));
+    }
+
+    /// Adds to the decimal number in the key, at the commit; a missing key counts as 0, and a value that ends keeps its end. Returns
+    /// the sum. The key counts as read: if somebody else changes the number before the commit, that is a conflict. To add to a number
+    /// without looking at it, which meets nobody, use [`Transaction::increment`].
+    ///
+    /// # Errors
+    /// As [`Self::get_number`]; [`Rejection::Overflow`] if the sum does not fit 64 bits.
+    ///
+    /// # Panics
+    /// If the transaction has ended.
+    pub async fn increment(&self, table: &Table, key: impl AsRef<[u8]>, delta: i64) -> Result<i64, Error> {
+        let sum = self.increment_within(table, key, delta, ..).await?;
+        sum.ok_or(Error::Rejected(Rejection::Overflow(0)))
+    }
+
+    /// The same, if the sum is in this range; `None`: it would not be, and nothing is added. As for
+    /// [`Table::increment_within`], an increment that grows is held by the end of the range alone, one that falls by its beginning.
+    /// A sum that does not fit 64 bits is in no range.
+    ///
+    /// # Errors
+    /// As [`Self::get_number`]; [`WhyNot::Bounds`] if nothing is in the range.
+    ///
+    /// # Panics
+    /// If the transaction has ended.
+    pub async fn increment_within(
+        &self,
+        table: &Table,
+        key: impl AsRef<[u8]>,
+        delta: i64,
+        range: impl RangeBounds<i64>,
+    ) -> Result<Option<i64>, Error> {
+        let key = key.as_ref();
+        let bounds = bounds_of(&range).ok_or(Error::NotExecuted(WhyNot::Bounds))?;
+        self.get(table, key).await?;
+        // Of now, not of before the read: a clone of this transaction may have written meanwhile.
+        let mut state = self.under_way();
+        let value = state.seen(table, key).flatten();
+        let number = value.map_or(Some(0), |value| value.as_i64()).ok_or(Error::Failed(WhyFailed::NotANumber))?;
+        let Some(sum) = bounds.add(number, delta) else { return Ok(None) };
+        let entry = state.entry(table, key);
+        entry.write = Some(match entry.write.take() {
+            None => Write::Add { total: delta.into(), number: sum },
+            Some(Write::Add { total, .. }) => Write::Add { total: total + i128::from(delta), number: sum },
+            Some(Write::Put(_) | Write::Delete) => Write::Put(sum.to_string().into_bytes()),
+            Some(Write::Ending(_, time)) => Write::Ending(sum.to_string().into_bytes(), time),
+        });
+        Ok(Some(sum))
     }
 
     /// Deletes the key, at the commit.
@@ -328,12 +401,14 @@ impl State {
     }
 
     /// What the transaction sees in a key that it has read or written.
-    fn seen(&self, table: &Table, key: &[u8]) -> Option<Option<Vec<u8>>> {
+    fn seen(&self, table: &Table, key: &[u8]) -> Option<Option<Value>> {
         let entry = self.keys.get(&(table.id(), key.to_vec()))?;
+        let own = |bytes| Some(Some(Value { version: 0, bytes }));
         match &entry.write {
-            Some(Write::Put(value) | Write::Ending(value, _)) => Some(Some(value.clone())),
+            Some(Write::Put(value) | Write::Ending(value, _)) => own(value.clone()),
+            Some(Write::Add { number, .. }) => own(number.to_string().into_bytes()),
             Some(Write::Delete) => Some(None),
-            None => Some(entry.read.as_ref()?.as_ref().map(|value| value.bytes.clone())),
+            None => entry.read.clone(),
         }
     }
 }
@@ -343,6 +418,19 @@ impl Write {
         match self {
             Self::Put(value) => _ = transaction.put(table, key, value),
             Self::Ending(value, time) => _ = transaction.put_expiring(table, key, value, *time),
+            Self::Add { total, .. } => {
+                // The sum of what was added may not fit 64 bits, although each number on the way does: then it takes several parts, all
+                // of one sign, so that what lies between is between numbers that fit.
+                let mut left = *total;
+                loop {
+                    let part = left.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+                    transaction.increment(table, key, part);
+                    left -= i128::from(part);
+                    if left == 0 {
+                        break;
+                    }
+                }
+            }
             Self::Delete => _ = transaction.delete(table, key),
         }
     }

@@ -1,4 +1,4 @@
-//! Listing a table's keys.
+//! Listing a table's keys, alone or with their values.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,7 +11,7 @@ use kasha_wire::operation::ScanCursor;
 use kasha_wire::outcome::ScannedPage;
 use kasha_wire::{Outcome, Read};
 
-use super::{Error, Table};
+use super::{Error, Table, Value};
 use crate::session::{WhyFailed, WhyNot};
 
 /// Keys of a page, unless told otherwise.
@@ -19,15 +19,33 @@ const PAGE: u32 = 128;
 
 /// A listing of a table's keys, page after page. It is no snapshot: each key that has a value from the first call to the last comes
 /// exactly once, whatever fails meanwhile; a key that comes or goes meanwhile may come or not. What comes is durable.
+///
+/// It lists keys, or after [`Scan::values`] keys with their values: each value as it was when its page was made.
 #[derive(Debug)]
 #[must_use = "nothing is listed until it is asked for"]
-pub struct Scan {
+pub struct Scan<T = ScannedKey> {
     table: Table,
     prefix: Vec<u8>,
     next: Option<ScanCursor>,
     page: u32,
     deadline: Option<Duration>,
-    keys: VecDeque<ScannedKey>,
+    keys: VecDeque<T>,
+}
+
+/// What a listing lists: [`ScannedKey`] or [`ScannedValue`].
+pub trait Listed: Sized + private::FromPage {}
+
+mod private {
+    use kasha_wire::operation::ScanCursor;
+    use kasha_wire::{Outcome, Read};
+
+    use super::ScannedPage;
+
+    /// How a page of it is asked for, and what the answer is.
+    pub trait FromPage: Sized + Send + 'static {
+        fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_>;
+        fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>>;
+    }
 }
 
 /// A key that a listing has found.
@@ -37,6 +55,47 @@ pub struct ScannedKey {
     pub key: Vec<u8>,
     /// The key's version when its page was made.
     pub version: u64,
+}
+
+/// A key that a listing has found, and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedValue {
+    /// The key's bytes.
+    pub key: Vec<u8>,
+    /// The key's version and value when its page was made.
+    pub value: Value,
+}
+
+impl Listed for ScannedKey {}
+
+impl private::FromPage for ScannedKey {
+    fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_> {
+        Read::Scan { cursor, most, prefix }
+    }
+
+    fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>> {
+        let ScannedPage { next, in_shard, keys } = keys_of(outcome)?;
+        let keys = keys.into_iter().map(|(version, key)| Self { key, version }).collect();
+        Some(ScannedPage { next, in_shard, keys })
+    }
+}
+
+impl Listed for ScannedValue {}
+
+impl private::FromPage for ScannedValue {
+    fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_> {
+        Read::ScanValues { cursor, most, prefix }
+    }
+
+    fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>> {
+        match outcome {
+            Outcome::KeysAndValues(ScannedPage { next, in_shard, keys }) => {
+                let listed = |(version, key, bytes)| Self { key, value: Value { version, bytes } };
+                Some(ScannedPage { next, in_shard, keys: keys.into_iter().map(listed).collect() })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Where a listing goes on: a text that another process may use, at any later time.
@@ -67,7 +126,7 @@ impl FromStr for Cursor {
     }
 }
 
-fn page_of(outcome: Outcome) -> Option<ScannedPage> {
+fn keys_of(outcome: Outcome) -> Option<ScannedPage> {
     match outcome {
         Outcome::Keys(page) => Some(page),
         _ => None,
@@ -89,7 +148,7 @@ impl Table {
     pub async fn count(&self) -> Result<u64, Error> {
         let (mut next, mut count) = (Some(ScanCursor::START), 0);
         while let Some(cursor) = next {
-            let page = self.read(&Read::Scan { cursor, most: 0, prefix: b"" }, page_of).await?;
+            let page = self.read(&Read::Scan { cursor, most: 0, prefix: b"" }, keys_of).await?;
             (next, count) = (page.next, count + page.in_shard);
         }
         Ok(count)
@@ -97,6 +156,15 @@ impl Table {
 }
 
 impl Scan {
+    /// Lists each key with its value, too: from where the listing is, without keys of a page that [`Self::next_key`] has not returned
+    /// yet. A page has about 64 KiB of keys and values, and one value more.
+    pub fn values(self) -> Scan<ScannedValue> {
+        let Self { table, prefix, next, page, deadline, keys: _ } = self;
+        Scan { table, prefix, next, page, deadline, keys: VecDeque::new() }
+    }
+}
+
+impl<T: Listed> Scan<T> {
     /// Only keys that begin with these bytes. All keys are looked at.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().to_vec();
@@ -138,26 +206,25 @@ impl Scan {
     ///
     /// # Errors
     /// If a shard does not answer. The same page can be asked for again.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ScannedKey>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, Error> {
         let Some(cursor) = self.next else { return Ok(None) };
         if self.prefix.len() > KEY_BYTES_MAX {
             return Err(Error::Failed(WhyFailed::NotPossible(WhyNot::KeyTooLarge)));
         }
-        let read = Read::Scan { cursor, most: self.page, prefix: &self.prefix };
-        let call = self.table.read(&read, page_of);
+        let call = self.table.read(&T::read(cursor, self.page, &self.prefix), T::page_of);
         let page = match self.deadline {
             Some(deadline) => call.deadline(deadline).await?,
             None => call.await?,
         };
         self.next = page.next;
-        Ok(Some(page.keys.into_iter().map(|(version, key)| ScannedKey { key, version }).collect()))
+        Ok(Some(page.keys))
     }
 
     /// The next key; `None`: there are no more.
     ///
     /// # Errors
     /// If a shard does not answer. The listing can be gone on with.
-    pub async fn next_key(&mut self) -> Result<Option<ScannedKey>, Error> {
+    pub async fn next_key(&mut self) -> Result<Option<T>, Error> {
         while self.keys.is_empty() {
             match self.next_page().await? {
                 Some(page) => self.keys.extend(page),

@@ -20,6 +20,32 @@ use super::{Answer, Client, Error};
 use crate::session::{Completion, TimeToLive, WhyFailed, WhyNot};
 
 /// A table of a cluster.
+///
+/// ```no_run
+/// # async fn example(client: kasha_client::Client) -> Result<(), kasha_client::Error> {
+/// use kasha_client::{Bounded, Conditional};
+///
+/// let table = client.create_table("accounts").await?;
+/// let version = table.put("alice", "100").await?;
+/// let value = table.get("alice").await?.expect("it was just put");
+/// assert_eq!((value.version, value.as_i64()), (version, Some(100)));
+///
+/// // Once, whoever sends it again and how often, and never below 0.
+/// match table.increment("alice", -30).at_least(0).once("order-42").await? {
+///     Bounded::Done(left) => println!("{} left", left.value),
+///     Bounded::Rejected { value, .. } => println!("only {value} there"),
+/// }
+/// if let Conditional::Failed(found) = table.put_if_version("alice", version, "0").await? {
+///     println!("somebody was faster: version {found:?}");
+/// }
+///
+/// let mut accounts = table.scan().prefix("a").values();
+/// while let Some(account) = accounts.next_key().await? {
+///     println!("{}: {:?}", String::from_utf8_lossy(&account.key), account.value.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Table {
     client: Client,
@@ -29,7 +55,8 @@ pub struct Table {
 /// A value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// The key's version; it grows with each change of the key.
+    /// The key's version; it grows with each change of the key. 0 if a transaction under way has written the value itself
+    /// ([`super::Interactive::get`]).
     pub version: u64,
     /// The value's bytes.
     pub bytes: Vec<u8>,

@@ -215,7 +215,7 @@ impl TransactionOutcome {
 }
 
 /// The least and the greatest number of a range; `None`: nothing is in it.
-fn bounds_of(range: &impl RangeBounds<i64>) -> Option<Bounds> {
+pub(super) fn bounds_of(range: &impl RangeBounds<i64>) -> Option<Bounds> {
     let least = match range.start_bound() {
         Bound::Included(&least) => least,
         Bound::Excluded(&below) => below.checked_add(1)?,

@@ -2,15 +2,18 @@
 //!
 //! Pages of one client follow one another by their cursors. What was put before the first page was asked for, and is never
 //! deleted, must be among them (`workload::Listing`).
+//!
+//! A value that a page shows is one that the key had in the page's time: an update of that key has put it, and no update that came
+//! after that one was over before the page was asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kasha_wire::operation::ScanCursor;
-use kasha_wire::outcome::{Outcome, ScannedPage};
+use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
 use crate::clock::SimTime;
-use crate::history::{History, Key, Told};
+use crate::history::{History, Key, Operation, Told};
 
 /// What keys that are never deleted begin with.
 const STAYING: &[u8] = b"ls";
@@ -22,32 +25,85 @@ struct Listing {
     times: BTreeMap<Key, u32>,
 }
 
+/// What an update made of a key.
+struct Write<'h> {
+    /// `None`: it was deleted.
+    value: Option<&'h [u8]>,
+    asked: SimTime,
+    /// When somebody was told that it has happened, if anybody was.
+    told: Option<SimTime>,
+}
+
+/// Where the listing goes on behind a page, and what the page shows.
+type Page<'h> = (Option<ScanCursor>, Vec<(&'h [u8], Option<&'h [u8]>)>);
+
+fn page_of(told: &Told) -> Option<Page<'_>> {
+    let Told::Executed { outcome, .. } = told else { return None };
+    match outcome {
+        Outcome::Keys(page) => Some((page.next, page.keys.iter().map(|(_, key)| (&key[..], None)).collect())),
+        Outcome::KeysAndValues(page) => {
+            let shown = page.keys.iter().map(|(_, key, value)| (&key[..], Some(&value[..])));
+            Some((page.next, shown.collect()))
+        }
+        _ => None,
+    }
+}
+
+/// All updates of each key, as far as listings ask for them.
+fn writes_of(history: &History) -> BTreeMap<&[u8], Vec<Write<'_>>> {
+    let mut writes: BTreeMap<&[u8], Vec<Write<'_>>> = BTreeMap::new();
+    for operation in history.operations() {
+        let mut made = Vec::new();
+        match operation.action.update() {
+            Some(Update::Put { key, value } | Update::PutExpiring { key, value, .. }) => made.push((key, Some(value))),
+            Some(Update::MultiPut { pairs }) => made.extend(pairs.iter().map(|pair| (pair.key, Some(pair.value)))),
+            Some(Update::Delete { key }) => made.push((key, None)),
+            _ => {}
+        }
+        let told = operation.told_at.filter(|_| matches!(operation.told, Told::Executed { .. }));
+        for (key, value) in made {
+            writes.entry(key).or_default().push(Write { value, asked: operation.asked, told });
+        }
+    }
+    writes
+}
+
+/// What is wrong with a value on a page.
+fn wrong_value(writes: &[Write<'_>], value: &[u8], page: &Operation) -> Option<&'static str> {
+    let mut of_it = writes.iter().filter(|write| write.value == Some(value)).peekable();
+    if of_it.peek().is_none() {
+        return Some("a value that nobody put there");
+    }
+    let is_over = |write: &Write<'_>| {
+        let follows = |other: &&Write<'_>| write.told.is_some_and(|told| told < other.asked);
+        writes.iter().filter(follows).any(|other| other.told.is_some_and(|told| told < page.asked))
+    };
+    of_it.all(is_over).then_some("a value that was over")
+}
+
 /// Checks all listings of a history that came to their end. Returns their number, too.
 #[must_use]
 pub fn check(history: &History) -> (Vec<String>, u64) {
-    let mut put: BTreeMap<&[u8], SimTime> = BTreeMap::new();
-    let mut asked: BTreeSet<&[u8]> = BTreeSet::new();
-    for operation in history.operations() {
-        let mut keys = Vec::new();
-        match operation.action.update() {
-            Some(Update::Put { key, .. } | Update::PutExpiring { key, .. }) => keys.push(key),
-            Some(Update::MultiPut { pairs }) => keys.extend(pairs.iter().map(|pair| pair.key)),
-            _ => {}
-        }
-        asked.extend(&keys);
-        if let (Told::Executed { .. }, Some(at)) = (&operation.told, operation.told_at) {
-            for key in keys {
-                let first = put.entry(key).or_insert(at);
-                *first = at.min(*first);
-            }
-        }
-    }
+    let writes = writes_of(history);
+    let puts = |key: &[u8]| writes.get(key).into_iter().flatten().filter(|write| write.value.is_some());
+    let put_at = |key: &[u8]| puts(key).filter_map(|write| write.told).min();
     let (mut open, mut violations, mut whole) = (BTreeMap::new(), Vec::new(), 0);
     for operation in history.operations() {
-        let Some(Read::Scan { cursor, .. }) = operation.action.read() else { continue };
-        let Told::Executed { outcome: Outcome::Keys(ScannedPage { next, keys, .. }), .. } = &operation.told else {
+        let Some(Read::Scan { cursor, .. } | Read::ScanValues { cursor, .. }) = operation.action.read() else {
             continue;
         };
+        let Some((next, shown)) = page_of(&operation.told) else { continue };
+        for (key, value) in &shown {
+            let of_key = writes.get(key).map_or(&[][..], |writes| writes);
+            if let Some(what) = value.and_then(|value| wrong_value(of_key, value, operation)) {
+                violations.push(format!(
+                    "listed_once: {} is shown with {what} to client {} at {}",
+                    String::from_utf8_lossy(key),
+                    operation.client,
+                    operation.asked
+                ));
+            }
+        }
         if cursor == ScanCursor::START {
             open.insert(
                 operation.client,
@@ -57,17 +113,18 @@ pub fn check(history: &History) -> (Vec<String>, u64) {
         let Some(listing) = open.get_mut(&operation.client).filter(|listing| listing.next == Some(cursor)) else {
             continue;
         };
-        listing.next = *next;
-        keys.iter().for_each(|(_, key)| *listing.times.entry(key.clone()).or_default() += 1);
+        listing.next = next;
+        shown.iter().for_each(|(key, _)| *listing.times.entry(key.to_vec()).or_default() += 1);
         if next.is_some() {
             continue;
         }
         whole += 1;
         let listing = open.remove(&operation.client).expect("it has just ended");
-        let staying = put.iter().filter(|(key, at)| key.starts_with(STAYING) && **at < listing.begun);
-        let missing = staying.filter(|(key, _)| !listing.times.contains_key(**key)).map(|(key, _)| (*key, "missing"));
+        let staying = writes.keys().filter(|key| key.starts_with(STAYING));
+        let staying = staying.filter(|key| put_at(key).is_some_and(|at| at < listing.begun));
+        let missing = staying.filter(|key| !listing.times.contains_key(**key)).map(|key| (*key, "missing"));
         let twice = listing.times.iter().filter(|(_, times)| **times > 1).map(|(key, _)| (&key[..], "there twice"));
-        let unknown = listing.times.keys().filter(|key| !asked.contains(&key[..])).map(|key| (&key[..], "of nobody"));
+        let unknown = listing.times.keys().filter(|key| puts(key).next().is_none()).map(|key| (&key[..], "of nobody"));
         for (key, what) in missing.chain(twice).chain(unknown) {
             violations.push(format!(
                 "listed_once: {} is {what} in the listing of client {} that began at {}",
@@ -82,6 +139,8 @@ pub fn check(history: &History) -> (Vec<String>, u64) {
 
 #[cfg(test)]
 mod tests {
+    use kasha_wire::outcome::ScannedPage;
+
     use super::*;
     use crate::history::Action;
 
@@ -107,6 +166,37 @@ mod tests {
             ask(Read::Scan { cursor, most: 9, prefix: b"l" }.into(), page(next, keys));
         }
         check(&history).0
+    }
+
+    #[test]
+    fn a_value_is_one_of_the_pages_time() {
+        let found = |updates: &[(Action, u64, Option<u64>)], value: &[u8], asked: u64| {
+            let mut history = History::default();
+            for (action, asked, told) in updates {
+                let id = history.ask(0, action.clone(), None, SimTime(*asked));
+                if let Some(told) = told {
+                    let done = Told::Executed { outcome: Outcome::Version(1), bytes: Vec::new() };
+                    history.tell(id, done, SimTime(*told)).expect("told once");
+                }
+            }
+            let read = Read::ScanValues { cursor: ScanCursor::START, most: 9, prefix: b"l" };
+            let page = ScannedPage { next: None, in_shard: 1, keys: vec![(1, b"lc1".to_vec(), value.to_vec())] };
+            let id = history.ask(1, read.into(), None, SimTime(asked));
+            let told = Told::Executed { outcome: Outcome::KeysAndValues(page), bytes: Vec::new() };
+            history.tell(id, told, SimTime(asked + 10)).expect("told once");
+            check(&history).0.len()
+        };
+        let put = |value: &[u8], asked, told| (Action::put(b"lc1", value), asked, told);
+        let delete = |asked, told| (Action::from(Update::Delete { key: b"lc1" }), asked, told);
+        let two = |told| [put(b"a", 1, Some(2)), put(b"b", 3, told)];
+        assert_eq!(found(&two(Some(4)), b"b", 5), 0);
+        assert_eq!(found(&two(Some(4)), b"a", 5), 1, "it was over");
+        assert_eq!(found(&two(Some(6)), b"a", 5), 0, "the other one was under way");
+        assert_eq!(found(&two(None), b"a", 5), 0, "perhaps the other one has not happened");
+        assert_eq!(found(&[put(b"a", 1, Some(4)), put(b"b", 3, Some(4))], b"a", 5), 0, "in either order");
+        assert_eq!(found(&[put(b"a", 1, None), delete(3, Some(4))], b"a", 5), 0, "perhaps it came late");
+        assert_eq!(found(&[put(b"a", 1, Some(2)), delete(3, Some(4))], b"a", 5), 1, "it was deleted");
+        assert_eq!(found(&two(Some(4)), b"c", 5), 1, "of nobody");
     }
 
     #[test]

@@ -33,25 +33,31 @@ impl Workload for Listing {
     fn next(&mut self, rng: &mut Rng) -> Ask {
         if !self.waits && rng.chance(2, 3) {
             self.waits = true;
-            let most = u32::try_from(rng.between(1, 40)).expect("small");
-            return Action::from(Read::Scan { cursor: self.cursor, most, prefix: b"l" }).into();
+            let (cursor, most) = (self.cursor, u32::try_from(rng.between(1, 40)).expect("small"));
+            return Action::from(match rng.chance(1, 2) {
+                true => Read::ScanValues { cursor, most, prefix: b"l" },
+                false => Read::Scan { cursor, most, prefix: b"l" },
+            })
+            .into();
         }
+        // No value is put twice: each says which update it is of.
+        let value = format!("{:x}", rng.next_u64()).into_bytes();
         if rng.chance(1, 4) {
             let first = rng.below(STAYING);
             if rng.chance(1, 2) {
-                return Action::put(format!("ls{first}").as_bytes(), b"stays").into();
+                return Action::put(format!("ls{first}").as_bytes(), &value).into();
             }
             // Most likely of several shards, and always the same ones together: what is put together is checked together.
             let group = first - first % TOGETHER..first - first % TOGETHER + TOGETHER;
             let keys: Vec<_> = group.map(|number| format!("ls{number}")).collect();
-            return Action::multi_put(keys.iter().map(|key| (key.as_bytes(), &b"stays"[..]))).into();
+            return Action::multi_put(keys.iter().map(|key| (key.as_bytes(), &value[..]))).into();
         }
         let key = format!("lc{}", rng.below(CHANGING)).into_bytes();
         match rng.below(5) {
-            0 | 1 => Action::put(&key, b"goes"),
+            0 | 1 => Action::put(&key, &value),
             2 => {
                 let lifetime = Lifetime::from_millis(rng.between(1, 300)).expect("not 0");
-                Update::PutExpiring { key: &key, lifetime, value: b"ends" }.into()
+                Update::PutExpiring { key: &key, lifetime, value: &value }.into()
             }
             _ => Update::Delete { key: &key }.into(),
         }
@@ -59,11 +65,16 @@ impl Workload for Listing {
     }
 
     fn told(&mut self, action: &Action, told: &Told) {
-        let Some(Read::Scan { cursor, .. }) = action.read() else { return };
+        let Some(Read::Scan { cursor, .. } | Read::ScanValues { cursor, .. }) = action.read() else { return };
         if cursor == self.cursor {
             self.waits = false;
-            if let Told::Executed { outcome: Outcome::Keys(page), .. } = told {
-                self.cursor = page.next.unwrap_or(ScanCursor::START);
+            if let Told::Executed { outcome, .. } = told {
+                self.cursor = match outcome {
+                    Outcome::Keys(page) => page.next,
+                    Outcome::KeysAndValues(page) => page.next,
+                    other => unreachable!("{other:?} of a listing"),
+                }
+                .unwrap_or(ScanCursor::START);
             }
         }
     }

@@ -58,6 +58,7 @@ impl Row {
             | Shape::Values
             | Shape::Observed
             | Shape::Keys
+            | Shape::KeysAndValues
             | Shape::Parts => false,
         }
     }

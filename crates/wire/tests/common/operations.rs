@@ -169,7 +169,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 14] = [
+pub const SHAPES: [(Shape, &str); 15] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -183,11 +183,14 @@ pub const SHAPES: [(Shape, &str); 14] = [
     (Shape::Observed, "observe"),
     (Shape::Expiry, "time-to-live"),
     (Shape::Keys, "scan"),
+    (Shape::KeysAndValues, "scan-values"),
     (Shape::Parts, "transaction"),
 ];
 
 fn done(shape: Shape) -> BoxedStrategy<Outcome> {
     let value = || vec(proptest::prelude::any::<u8>(), 0..30);
+    let cursor =
+        || proptest::option::of((1..1u64 << 46).prop_map(|next| ScanCursor::from_number(next).expect("a slot")));
     match shape {
         Shape::Version => any().prop_map(Outcome::Version).boxed(),
         Shape::Number => (any(), any()).prop_map(|(value, version)| Outcome::Number(value, version)).boxed(),
@@ -205,13 +208,12 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
         Shape::Expiry => (any(), proptest::option::of((1..u64::MAX).prop_map(ClusterTime)))
             .prop_map(|(version, ends)| Outcome::Expiry(version, ends))
             .boxed(),
-        Shape::Keys => {
-            let next =
-                proptest::option::of((1..1u64 << 46).prop_map(|next| ScanCursor::from_number(next).expect("a slot")));
-            (next, any(), vec((any(), value()), 0..5))
-                .prop_map(|(next, in_shard, keys)| Outcome::Keys(ScannedPage { next, in_shard, keys }))
-                .boxed()
-        }
+        Shape::Keys => (cursor(), any(), vec((any(), value()), 0..5))
+            .prop_map(|(next, in_shard, keys)| Outcome::Keys(ScannedPage { next, in_shard, keys }))
+            .boxed(),
+        Shape::KeysAndValues => (cursor(), any(), vec((any(), value(), value()), 0..5))
+            .prop_map(|(next, in_shard, keys)| Outcome::KeysAndValues(ScannedPage { next, in_shard, keys }))
+            .boxed(),
         Shape::Parts => {
             let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
             let part = Union::new(shapes.map(done));
@@ -263,6 +265,15 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
                 next: ScanCursor::from_number(24),
                 in_shard: 25,
                 keys: vec![(26, b"k".to_vec()), (27, vec![])],
+            }),
+        ),
+        (
+            "KeysAndValues",
+            Shape::KeysAndValues,
+            Outcome::KeysAndValues(ScannedPage {
+                next: ScanCursor::from_number(28),
+                in_shard: 29,
+                keys: vec![(30, b"k".to_vec(), b"value".to_vec()), (31, vec![], vec![])],
             }),
         ),
         ("Keys.end", Shape::Keys, Outcome::Keys(ScannedPage { next: None, in_shard: 0, keys: vec![] })),

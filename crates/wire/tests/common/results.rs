@@ -21,14 +21,18 @@ fn encoded_values(values: &[Option<(u64, Vec<u8>)>]) -> Vec<u8> {
     out
 }
 
-fn encoded_page(page: &ScannedPage) -> Vec<u8> {
+fn encoded_page<T>(page: &ScannedPage<T>, parts: impl Fn(&T) -> (u64, &[u8], Option<&[u8]>)) -> Vec<u8> {
     let mut out = page.next.map_or(0, |next| next.number()).to_le_bytes().to_vec();
     out.extend(page.in_shard.to_le_bytes());
     out.extend((page.keys.len() as u32).to_le_bytes());
-    for (version, key) in &page.keys {
+    for (version, key, value) in page.keys.iter().map(parts) {
         out.extend(version.to_le_bytes());
         out.extend((key.len() as u16).to_le_bytes());
         out.extend(key);
+        if let Some(value) = value {
+            out.extend((value.len() as u32).to_le_bytes());
+            out.extend(value);
+        }
     }
     out
 }
@@ -71,7 +75,10 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
                 out.extend(value.iter().flatten());
             }
         }
-        Outcome::Keys(page) => put(done, &[&encoded_page(page)]),
+        Outcome::Keys(page) => put(done, &[&encoded_page(page, |(version, key)| (*version, key, None))]),
+        Outcome::KeysAndValues(page) => {
+            put(done, &[&encoded_page(page, |(version, key, value)| (*version, key, Some(value)))]);
+        }
         Outcome::Expiry(version, ends) => {
             put(done, &[&version.to_le_bytes(), &ends.map_or(0, |ends| ends.0).to_le_bytes()]);
         }

@@ -311,12 +311,13 @@ impl Transactions {
                 Err(error @ Error::Failed(_)) => return self.write_error(actor, call, &error, &[]),
                 Err(error) => return actor.book.complain(format!("transactions: {error}")),
             };
-            steps.push(read_of(&key, value.as_deref(), 0));
+            steps.push(read_of(&key, value.as_ref().map(|value| &value.bytes[..]), 0));
             let plan = self.plan(key, rng);
             match &plan {
                 Plan::Read(_) => continue,
                 Plan::Append(key, more) => {
-                    let before = value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+                    let before =
+                        value.map(|value| String::from_utf8_lossy(&value.bytes).into_owned()).unwrap_or_default();
                     transaction.put(actor.table, key, format!("{before}{more} "));
                 }
                 Plan::Write(key, value) => transaction.put(actor.table, key, value),

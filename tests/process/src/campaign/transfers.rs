@@ -90,7 +90,7 @@ impl Transfers {
                 let from = transaction.get(table, from).await?;
                 vec![from, transaction.get(table, to).await?, transaction.get(table, moves).await?]
             };
-            let [from, to, moves] = [0, 1, 2].map(|at| values[at].as_deref().map_or(0, parsed));
+            let [from, to, moves] = [0, 1, 2].map(|at| values[at].as_ref().map_or(0, |value| parsed(&value.bytes)));
             for (key, number) in keys.iter().zip([from - amount, to + amount, moves + 1]) {
                 transaction.put(table, key, number.to_string());
             }
