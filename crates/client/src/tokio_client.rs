@@ -8,6 +8,7 @@ mod connection;
 mod driver;
 mod error;
 mod expiry;
+mod home;
 mod interactive;
 mod links;
 mod names;
@@ -37,6 +38,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{Completion, CoreAnswer, CoreQuestion, Seeds, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ended, Ticket};
+use home::Commands;
 use names::Way;
 
 /// The environment variable with the addresses of a cluster, for [`Client::connect_env`] and for `kasha cli`.
@@ -89,7 +91,7 @@ impl Default for ClientOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    commands: mpsc::Sender<Command>,
+    commands: Commands,
     abandoned: mpsc::Sender<Ticket>,
     tickets: Arc<AtomicU64>,
     /// How long a call may take unless its caller says otherwise.
@@ -115,6 +117,9 @@ impl Drop for Abandon<'_> {
 impl Client {
     /// Finds the cluster through any of its nodes, given as `host:port`. A name is looked up whenever it is dialled, and each of
     /// its addresses is tried.
+    ///
+    /// A client belongs to the process that made it. A child that it forks gets [`Error::Forked`] from every call, and must
+    /// connect itself, on a runtime of its own: also one that tokio made before the `fork()` is the parent's.
     ///
     /// # Errors
     /// If nothing answers within ten seconds.
@@ -168,6 +173,7 @@ impl Client {
         let driver =
             Driver::new(session, (ways, options.resolver), command_queue, abandoned_queue, Arc::clone(&problem));
         tokio::spawn(driver.run());
+        let commands = Commands::new(commands);
         let client = Self { commands, abandoned, tickets: Arc::default(), deadline: options.deadline };
         let (reply, ready) = oneshot::channel();
         client.send(Command::Ready { reply }).await?;
@@ -259,7 +265,7 @@ impl Client {
     pub async fn configuration(&self) -> Result<Option<Configuration>, Error> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Configuration { reply }).await?;
-        answer.await.map_err(|_| Error::Stopped)
+        self.commands.answer(answer).await
     }
 
     /// The configuration that the coordinator has now.
@@ -280,7 +286,7 @@ impl Client {
     pub async fn stats(&self) -> Result<SessionStats, Error> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Stats { reply }).await?;
-        answer.await.map_err(|_| Error::Stopped)
+        self.commands.answer(answer).await
     }
 
     async fn ask_table(&self, what: Ask) -> Result<TableOutcome, Error> {
@@ -291,7 +297,7 @@ impl Client {
     }
 
     async fn send(&self, command: Command) -> Result<(), Error> {
-        self.commands.send(command).await.map_err(|_| Error::Stopped)
+        self.commands.send(command).await
     }
 
     /// Makes a call and waits for its end. Errors are separated here, so that only success is returned.
@@ -300,7 +306,7 @@ impl Client {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call { ticket, what, reply }).await?;
         let mut abandon = Abandon { ticket, abandoned: Some(&self.abandoned) };
-        let Ended { call, completion } = answer.await.map_err(|_| Error::Stopped)?;
+        let Ended { call, completion } = self.commands.answer(answer).await?;
         abandon.abandoned = None;
         match completion {
             Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),

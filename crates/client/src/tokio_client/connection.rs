@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::home::AtHome;
 use super::names::{Resolver, Way};
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -173,7 +174,7 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<(SocketAddr, TcpStream), 
     let mut ends = std::pin::pin!(tokio::time::sleep(DIAL_TIMEOUT));
     loop {
         if let Some(address) = left.next() {
-            trying.spawn(async move { (address, TcpStream::connect(address).await) });
+            trying.spawn(AtHome::new(async move { (address, TcpStream::connect(address).await) }));
         } else if trying.is_empty() {
             return Err(problem);
         }

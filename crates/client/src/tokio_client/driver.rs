@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::connection::{Event, SOMEBODY_ELSE};
+use super::home::Home;
 use super::links::Links;
 use super::names::{Resolver, Way};
 use crate::session::{CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
@@ -81,6 +82,7 @@ pub(super) struct Driver {
     held: Held,
     links: Links,
     started: Instant,
+    home: Home,
     commands: mpsc::Receiver<Command>,
     abandoned: mpsc::Receiver<Ticket>,
     events: mpsc::Receiver<Event>,
@@ -112,6 +114,7 @@ impl Driver {
             held: Held::new(),
             links,
             started: Instant::now(),
+            home: Home::here(),
             commands,
             abandoned,
             events,
@@ -123,9 +126,13 @@ impl Driver {
         }
     }
 
-    /// Runs until the last handle is gone.
+    /// Runs until the last handle is gone, or this is a child of the process that made the session. Then it leaves all
+    /// connections to its parent, and tells the child's callers that it has ended.
     pub(super) async fn run(mut self) {
         loop {
+            if self.home.is_elsewhere() {
+                return;
+            }
             self.end_turn();
             let wake = self.session.next_deadline().map_or(u64::MAX / 2, |tick| tick.0.min(u64::MAX / 2));
             let wake = self.started + Duration::from_nanos(wake);

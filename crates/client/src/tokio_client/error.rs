@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::Failure;
 use super::driver::{Asks, Command, KeptEnd};
+use super::home::Commands;
 use crate::session::{CallId, Completion, WhyFailed, WhyNot, WhyUnknown};
 
 /// The reason why a call did not return what was asked for.
@@ -55,6 +56,11 @@ pub enum Error {
     /// The client's task has ended.
     #[error("this client has stopped, since the runtime that it was made on ended; connect again (K0344)")]
     Stopped,
+    /// This process is a child of the one that made the client.
+    #[error(
+        "this client was made before this process was forked, and is its parent's; connect again in the child (K0350)"
+    )]
+    Forked,
     /// The server's answer cannot be decoded.
     #[error("the server's answer cannot be read ({0}); run the same version of Kasha on both sides (K0206)")]
     Answer(kasha_wire::DecodeError),
@@ -91,7 +97,7 @@ pub struct UnknownCall {
     pub(super) call: CallId,
     pub(super) why: WhyUnknown,
     pub(super) shape: Option<Shape>,
-    pub(super) commands: mpsc::Sender<Command>,
+    pub(super) commands: Commands,
     /// How the call ended, once somebody has asked. Clones share it.
     pub(super) kept: KeptEnd,
 }
@@ -145,8 +151,8 @@ impl UnknownCall {
         if self.kept.get().is_none() {
             let (wake, woken) = oneshot::channel();
             let asks = Asks { kept: Arc::clone(&self.kept), wake };
-            self.commands.send(Command::Resolve { call: self.call, asks }).await.map_err(|_| Error::Stopped)?;
-            woken.await.map_err(|_| Error::Stopped)?;
+            self.commands.send(Command::Resolve { call: self.call, asks }).await?;
+            self.commands.answer(woken).await?;
         }
         Ok(self.kept.get().expect("it is kept before anybody is woken").clone())
     }
@@ -223,7 +229,8 @@ mod tests {
     /// Found from outside: a call whose lease was lost resolved to "forgotten".
     #[tokio::test]
     async fn what_is_known_of_an_unknown_call_at_its_end_is_said_however_often_it_is_resolved() {
-        let (commands, _nobody) = mpsc::channel(1);
+        let (commands, _nobody) = tokio::sync::mpsc::channel(1);
+        let commands = Commands::new(commands);
         for why in [WhyUnknown::LeaseLost, WhyUnknown::TableDropped, WhyUnknown::IdReused] {
             let (commands, kept) = (commands.clone(), KeptEnd::default());
             let call = UnknownCall { call: CallId(1), why, shape: None, commands, kept };

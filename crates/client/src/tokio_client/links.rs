@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::connection::{Dial, Event, Shared, Who};
+use super::home::AtHome;
 use super::names::{Resolver, Way};
 use crate::limits::{IDLE_LOOK, IDLE_MAX, SEED_IDLE_MAX};
 
@@ -141,7 +142,7 @@ impl Links {
             shared: Arc::clone(&shared),
             events: self.events.clone(),
         };
-        tokio::spawn(dial.run());
+        tokio::spawn(AtHome::new(dial.run()));
         let made = Link {
             made_for: to,
             address,

@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod crowd;
+mod fork;
 mod lifetimes;
 mod listening;
 mod memory;
