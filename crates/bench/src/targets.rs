@@ -109,6 +109,12 @@ pub const TARGETS: &[Target] = &[
     at_most("recovery.largest.leases", 2.0, "fail-over of the largest shard, in leases"),
     at_most("outage.neighbour.during/before.p50", 1.10, "an update to a healthy shard while another is away"),
     at_most("outage.paused_keys.shared/own", 1.0, "one session for all shards pauses no more keys than one for each"),
+    at_most(
+        "outsiders.witness_gone.with_call/without.p90",
+        1.2,
+        "an update whose witness is dead, in a session with a call to a shard that is away, by one without",
+    ),
+    at_most("outsiders.resends.loaded", 0.03, "requests that come twice on a machine loaded twice over"),
     at_least("cleaning.live70_uniform/ample.throughput", 0.75, "70 % of the memory lives, uniform keys"),
     at_least("cleaning.live80_uniform/ample.throughput", 0.60, "80 % of the memory lives, uniform keys"),
     at_least("cleaning.live80_zipf/ample.throughput", 0.60, "80 % of the memory lives, keys by Zipf's law"),

@@ -34,6 +34,9 @@ pub const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(50);
 /// The longest time that an attempt waits for an answer.
 pub const ATTEMPT_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
+/// No server is waited for longer than this because it usually takes long.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// The pause after a first refusal; doubles with each refusal.
 pub const BACKOFF: Duration = Duration::from_millis(1);
 

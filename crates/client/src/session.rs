@@ -10,8 +10,8 @@
 //! acknowledged only when its outcome is known, even if no caller waits for it any more (pitfall 1). CURP 3.2.1, RIFL
 //! 3.
 //!
-//! A call begins in `updates`, `reads` or `tables`. `route` says where it goes, `pace` when it is sent again, `replies`
-//! what the servers' messages mean, and `outcomes` which caller is told. `end_turn` runs the timers, then the session's
+//! A call begins in `updates`, `reads` or `tables`. `route` says where it goes, `pace` when it is sent again, `silence`
+//! who does not answer and how long others take, `replies` what the servers' messages mean, and `outcomes` which caller is told. `end_turn` runs the timers, then the session's
 //! own tasks (`cluster`, `identities`), then queued calls.
 
 mod advice;
@@ -31,6 +31,7 @@ mod participants;
 mod reads;
 mod replies;
 mod route;
+mod silence;
 mod snapshots;
 mod stats;
 mod tables;
@@ -61,6 +62,7 @@ use dispatch::Known;
 use identities::Identities;
 use identity::{Identity, Place};
 use outcomes::Kept;
+use silence::Silence;
 use snapshots::Snapshots;
 use timers::Timers;
 
@@ -196,6 +198,7 @@ pub struct Session {
     snapshots: Snapshots,
     distributed: distributed::Open,
     contention: contention::Contention,
+    silence: Silence,
     spare: Vec<Vec<u8>>,
     /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
@@ -231,6 +234,7 @@ impl Session {
             snapshots: Snapshots::default(),
             distributed: distributed::Open::new(),
             contention: contention::Contention::default(),
+            silence: Silence::default(),
             kept: Kept::default(),
             spare: Vec::new(),
             salt: rng.next_u64(),

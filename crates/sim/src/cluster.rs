@@ -35,6 +35,8 @@ use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::replay_equals_state::ReplayEqualsState;
 use crate::checkers::retained::Retained;
+use crate::checkers::round_trips::RoundTrips;
+use crate::checkers::sent_again::SentAgain;
 use crate::checkers::synced_survives::SyncedSurvives;
 use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::timestamp_order::TimestampOrder;
@@ -210,6 +212,10 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let blackouts = (shape.durability == Durability::Replicated)
         .then(|| (Blackouts::default(), shape.flush_interval + fsync_max + flushed_in_time::SLACK));
     watch(world, shape, &configurations, &cores, blackouts.as_ref());
+    world.add_watcher(Box::new(SentAgain::new(cores.clone())));
+    if shape.sharer {
+        world.add_watcher(Box::new(RoundTrips::new(configurations.clone(), cores.clone(), away.clone())));
+    }
     Cluster {
         hosts: Hosts { nodes, coordinator, clients },
         auditor,

@@ -30,6 +30,9 @@ pub struct Intensity {
     pub late_commit: u64,
     /// Per million: an fsync fails, and with it the process.
     pub fsync_failure: u64,
+    /// The longest pause before a process dials again what it could not reach, as clients do it; 0: there is none. The
+    /// pause doubles from a millisecond on. Frames that are sent meanwhile wait for its end.
+    pub dial_pause: u64,
     /// Mean time between two acts of the nemesis; 0: no acts.
     pub nemesis_every: u64,
     /// The acts of the nemesis, by weight.
@@ -208,6 +211,7 @@ impl Intensity {
             fsync: (micros(500), millis(3)),
             late_commit: 0,
             fsync_failure: 0,
+            dial_pause: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }
@@ -232,6 +236,7 @@ impl Intensity {
             fsync: (micros(200), millis(rng.between(1, 30))),
             late_commit,
             fsync_failure: 0,
+            dial_pause: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }

@@ -94,6 +94,11 @@ impl Network {
         ConnectionId(self.connections.len() - 1)
     }
 
+    /// Nothing arrives on this connection before this moment, unless frames may overtake each other.
+    pub fn hold(&mut self, id: ConnectionId, until: SimTime) {
+        self.connections[id.0].last_arrival = [until; 2];
+    }
+
     /// The connection with this id.
     #[must_use]
     pub fn connection(&self, id: ConnectionId) -> &Connection {

@@ -42,6 +42,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::BodyRebuilt, Scenario::Swarm, 5, "gates_respected"),
     caught(Bug::HeldUpShardNumbered, Scenario::SharedSession, 3, "shared_session"),
     caught(Bug::IdentityRetiredEarly, Scenario::SharedSession, 3, "identities_kept"),
+    caught(Bug::AbsentAwaited, Scenario::SharedSession, 3, "round_trips"),
+    caught(Bug::PauseFixed, Scenario::SlowAnswers, 3, "sent_again"),
     caught(Bug::SyncInAnotherEpoch, Scenario::FastRestart, 300, "one_primary_per_epoch"),
     caught(Bug::RecordApart, Scenario::Swarm, 5, "one_group"),
     caught(Bug::RefusalRecorded, Scenario::DeposedPrimary, 20, "nothing_cancelled"),

@@ -169,6 +169,8 @@ pub struct Process {
     pub(crate) commits: VecDeque<Commit>,
     pub(crate) routes: BTreeMap<Endpoint, SocketAddr>,
     pub(crate) dialed: BTreeMap<Endpoint, ConnectionId>,
+    /// Since when nobody answers at an endpoint: when it may be dialled again, and the pause before that.
+    pub(crate) failures: BTreeMap<Endpoint, (SimTime, u64)>,
     pub(crate) accepted: BTreeMap<ConnId, ConnectionId>,
     pub(crate) next_conn: u64,
     pub(crate) turn_at: Option<SimTime>,
@@ -225,6 +227,7 @@ impl Process {
             commits: VecDeque::new(),
             routes: BTreeMap::new(),
             dialed: BTreeMap::new(),
+            failures: BTreeMap::new(),
             accepted: BTreeMap::new(),
             next_conn: 1,
             turn_at: None,
@@ -260,6 +263,7 @@ impl Process {
         self.commits.clear();
         self.routes.clear();
         self.dialed.clear();
+        self.failures.clear();
         self.accepted.clear();
         self.turn_at = None;
         (self.dies_after_effects, self.tears) = (None, None);

@@ -15,7 +15,8 @@ use kasha_types::probe::{self, Probe};
 use crate::bad_links::{BadLinks, CutRun};
 use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::{
-    convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, strictly_serializable, tables,
+    convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, sent_again, strictly_serializable,
+    tables,
 };
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
@@ -316,6 +317,11 @@ impl Run {
                 self.world.probes.add("fast answers (since last start)", replica.fast_answers);
                 self.world.probes.add("gated answers (since last start)", replica.gated_answers);
             }
+        }
+        if options.scenario == Scenario::SlowAnswers
+            && let Some(text) = sent_again::check(&self.world.probes, self.shape.clients)
+        {
+            self.world.violation(text);
         }
         let mut violations: Vec<String> =
             self.world.violations.iter().map(|(at, text)| format!("{at}: {text}")).collect();

@@ -21,6 +21,7 @@ pub use shape::Shape;
 pub enum Scenario {
     Swarm,
     FastPath,
+    SlowAnswers,
     BadNetwork,
     Crash,
     FastRestart,
@@ -70,6 +71,7 @@ impl Scenario {
     pub const TABLE: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Swarm, "swarm", "any faults, drawn for each run"),
         (Self::FastPath, "fast_path", "no faults, and keys that hardly meet: nearly all updates take one round trip"),
+        (Self::SlowAnswers, "slow_answers", "no faults, and all frames take long: hardly any update is sent twice"),
         (Self::BadNetwork, "bad_network", "frames are lost, doubled, late and out of order"),
         (Self::Crash, "crash", "nodes are killed and come back"),
         (Self::FastRestart, "fast_restart", "nodes are killed and come back within their lease"),

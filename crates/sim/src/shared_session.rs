@@ -13,7 +13,7 @@ use crate::configurations::Configurations;
 use crate::faults::{Cuts, Hosts, both_ways};
 use crate::network::HostId;
 use crate::scenario::Shape;
-use crate::sharer::Away;
+use crate::sharer::{Away, Gone};
 use crate::world::World;
 
 /// How long the program runs before the first fault: it is busy, and has the client ids that it needs.
@@ -85,6 +85,11 @@ impl SharedSession<'_> {
         (shards.away, shards.back_at) = Default::default();
     }
 
+    /// From now on the node is gone, until the next configuration can say so.
+    fn is_gone(&self, node: NodeId, only_for: Option<HostId>, world: &World) {
+        self.away.borrow_mut().gone = Some(Gone { node, since: world.now, only_for });
+    }
+
     /// Other nodes take over what the node served. The shards are back as soon as the coordinator says so.
     fn freeze(&mut self, world: &mut World) {
         world.probes.hit("shared session: a node frozen");
@@ -115,8 +120,10 @@ impl SharedSession<'_> {
         self.take_away(node, false);
         let cuts: Cuts = both_ways(self.sharer, &[host]);
         cuts.iter().for_each(|&(from, to)| world.network.cut(from, to));
+        self.is_gone(node, Some(self.sharer), world);
         let until = world.now.after(self.long());
         world.run_until(until);
+        self.away.borrow_mut().gone = None;
         cuts.iter().for_each(|&(from, to)| world.network.join(from, to));
         self.come_back(world);
     }
@@ -127,8 +134,10 @@ impl SharedSession<'_> {
         self.take_away(node, true);
         world.kill(self.hosts.coordinator);
         world.kill(host);
+        self.is_gone(node, None, world);
         let until = world.now.after(self.long());
         world.run_until(until);
+        self.away.borrow_mut().gone = None;
         world.start(self.hosts.coordinator);
         world.start(host);
         self.come_back(world);

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
 use kasha_machine::Effects;
-use kasha_types::{ShardId, Tick, slot_of};
+use kasha_types::{NodeId, ShardId, Tick, slot_of};
 use kasha_wire::Update;
 use kasha_wire::operation::ItemsBuffer;
 
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
+use crate::network::HostId;
 use crate::process::Actor;
 
 /// The callers of the program.
@@ -80,6 +81,19 @@ pub struct Shards {
     pub away: BTreeSet<ShardId>,
     /// When another primary of the shard began to serve.
     pub back_at: BTreeMap<ShardId, SimTime>,
+    /// A node of which nothing is heard.
+    pub gone: Option<Gone>,
+}
+
+/// A node that is gone, while no configuration says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The node.
+    pub node: NodeId,
+    /// Since when.
+    pub since: SimTime,
+    /// The only host for which it is gone; `None`: it is dead.
+    pub only_for: Option<HostId>,
 }
 
 struct Caller {

@@ -64,12 +64,15 @@ pub const MUST_REACH: &[&str] = &[
     "claims checked: executed in the order of timestamps",
     "claims checked: forgotten when recorded everywhere",
     "claims checked: what is prepared is kept",
+    "claims checked: round trips counted",
     "table names searched",
 ];
 
 /// The path that most runs of a scenario must reach, if there are at least [`RUNS_OF_A_SCENARIO`] runs of it.
 pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::SharedSession, "client: shard held up"),
+    (Scenario::SharedSession, "claims checked: round trips counted"),
+    (Scenario::SlowAnswers, "client: silence as usual"),
     (Scenario::Zombie, "nemesis: zombie"),
     (Scenario::Blackout, "nemesis: blackout"),
     (Scenario::BlackoutReplicated, "blackouts with something unsynced"),

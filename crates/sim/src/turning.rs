@@ -127,6 +127,7 @@ impl World {
                 }
                 Performed::Route { to, address } => {
                     let process = &mut self.processes[id.0];
+                    process.failures.remove(to);
                     if process.routes.insert(*to, *address).is_some_and(|old| old != *address)
                         && let Some(connection) = process.dialed.remove(to)
                     {
@@ -244,7 +245,11 @@ impl World {
             Endpoint::Conn(conn) => process.accepted.get(&conn).copied(),
             other => process.dialed.get(&other).copied().or_else(|| {
                 let target = *self.by_address.get(process.routes.get(&other)?)?;
+                let not_before = process.failures.get(&other).map(|&(at, _)| at);
                 let connection = self.network.dial(life, other, target);
+                if let Some(at) = not_before {
+                    self.network.hold(connection, at);
+                }
                 process.dialed.insert(other, connection);
                 Some(connection)
             }),

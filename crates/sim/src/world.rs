@@ -11,7 +11,7 @@ use kasha_machine::{Endpoint, FileName, Machine, Rng};
 use kasha_types::{BootId, ConnId, ShardId};
 use kasha_wire::Message;
 
-use crate::clock::{Clock, SimTime};
+use crate::clock::{Clock, SimTime, millis};
 use crate::digest::Digest;
 use crate::disk::{Mark, SimDisk};
 use crate::intensity::Intensity;
@@ -19,6 +19,9 @@ use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way}
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::process::{Factory, Inbound, Process, Running, Spawn, TermTear, kind_and_payload};
+
+/// The first pause before a process dials again, if there are pauses.
+const DIAL_PAUSE: u64 = millis(1);
 
 /// A watcher: it sees frames as they arrive and leave, and writes as they are made. What a process does is reported
 /// when its turn has ended.
@@ -539,6 +542,11 @@ impl World {
             Inbound::Closed(conn) => drop(process.accepted.remove(&conn)),
             Inbound::Unreachable(endpoint) if process.dialed.get(&endpoint) == Some(&connection) => {
                 process.dialed.remove(&endpoint);
+                if self.intensity.dial_pause > 0 {
+                    let pause = process.failures.get(&endpoint).map_or(DIAL_PAUSE, |&(_, pause)| pause * 2);
+                    let pause = pause.min(self.intensity.dial_pause);
+                    process.failures.insert(endpoint, (self.now.after(pause), pause));
+                }
             }
             Inbound::Unreachable(_) => {}
             Inbound::Frame { .. } | Inbound::Durable(_) | Inbound::LogsFlushed => {
@@ -578,6 +586,7 @@ impl World {
             }
             Way::ToDialer => {
                 if self.lives(connection.dialer) && !connection.closed {
+                    self.processes[connection.dialer.process.0].failures.remove(&connection.endpoint);
                     self.take_in(connection.dialer.process, connection.endpoint, frame.bytes);
                 }
             }

@@ -62,6 +62,10 @@ bugs! {
     DecidesBeforeListening = "decides_before_listening",
     /// R9.13: a node does not note in its folder what the coordinator tells.
     ToldUnnoted = "told_unnoted",
+    /// Section 6: a client waits for a witness that is known not to answer.
+    AbsentAwaited = "absent_awaited",
+    /// A client sends again after a fixed time, however long its servers take.
+    PauseFixed = "pause_fixed",
     /// Section 7: a client that asked for a newer configuration is not told when there is one.
     NewsUntold = "news_untold",
     /// R4.10: updates for a shard that holds up one client id are numbered under the next id, and hold that up too.

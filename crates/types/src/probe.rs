@@ -250,6 +250,10 @@ probes! {
     Cancelled = "client: cancellation begun",
     /// A witness is unreachable, so that the client does not wait for it.
     WitnessGone = "client: witness unreachable",
+    /// A witness is known not to answer, so that the client does not wait for it.
+    AbsentWitness = "client: witness known to be absent",
+    /// An attempt is silent, but no longer than its servers usually are: it is not sent again.
+    SilenceIsUsual = "client: silence as usual",
 }
 
 /// How often each probe was hit, in the order of [`Probe::TABLE`].

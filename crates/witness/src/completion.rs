@@ -102,6 +102,12 @@ impl Attempt {
         self.accepted & 1 << witness != 0
     }
 
+    /// Whether the witness of this number has accepted or rejected.
+    #[must_use]
+    pub fn has_spoken(&self, witness: u8) -> bool {
+        (self.accepted | self.rejected) & 1 << witness != 0
+    }
+
     /// Judges by the messages so far.
     #[must_use]
     pub fn verdict(&self) -> Verdict {

@@ -4,6 +4,8 @@
 
 mod crowd;
 mod lifetimes;
+mod resends;
+mod witness_gone;
 
 use crate::harness::{BenchOptions, Run};
 use crate::section::Section;
@@ -12,8 +14,12 @@ use crate::section::Section;
 type Measure = fn(&Run<'_>, &mut Section) -> anyhow::Result<()>;
 
 /// The measurements by their names, in the order in which they run.
-const MEASUREMENTS: &[(&str, Measure)] =
-    &[("a lifetime, after restarts of the coordinator", lifetimes::run), ("a crowd", crowd::run)];
+const MEASUREMENTS: &[(&str, Measure)] = &[
+    ("a lifetime, after restarts of the coordinator", lifetimes::run),
+    ("a crowd", crowd::run),
+    ("a witness that is gone", witness_gone::measure),
+    ("requests that come twice", resends::measure),
+];
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("outsiders", options);

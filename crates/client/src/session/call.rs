@@ -1,5 +1,7 @@
 //! The state that a session keeps of one call: its caller, its stage, its bytes, and what belongs to its kind.
 
+use std::time::Duration;
+
 use kasha_types::limits::FAULTS_MAX;
 use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read};
@@ -29,6 +31,10 @@ pub(super) struct Call {
     pub(super) silent: u32,
     /// Refusals by this primary since it was last silent.
     pub(super) refused: u32,
+    /// When something was last sent for it.
+    pub(super) sent_at: Tick,
+    /// The attempt has been silent for a while, and a newer configuration was asked for.
+    pub(super) is_doubted: bool,
     /// The shard in whose share of the limits the call is counted.
     pub(super) owner: Option<ShardId>,
     /// The body (updates), arguments (reads) or name (tables).
@@ -202,6 +208,12 @@ impl Call {
     /// When this call must be examined next: at its deadline, or when its stage goes on.
     pub(super) fn wake(&self) -> Tick {
         self.resume.min(self.caller.deadline())
+    }
+
+    /// Something is sent. `patience`: how long silence is nothing to doubt about.
+    pub(super) fn note_sent(&mut self, now: Tick, patience: Duration) {
+        (self.sent_at, self.is_doubted) = (now, false);
+        self.resume = now.after(patience);
     }
 
     /// Something was sent to a server. From now on "not executed" takes a recorded outcome (R2.2).

@@ -77,6 +77,8 @@ impl Calls {
             tried: None,
             silent: 0,
             refused: 0,
+            sent_at: Tick(0),
+            is_doubted: false,
             owner: None,
             bytes,
             result,

@@ -209,7 +209,8 @@ impl Session {
             if self.cluster.configuration.is_none() {
                 self.cluster.wanted = self.cluster.wanted_from_coordinator;
             }
-            self.cluster.configuration = Some(configuration);
+            let before = self.cluster.configuration.replace(configuration);
+            self.forget_silence_of_others(before.as_ref());
         }
         for slot in self.calls.slots() {
             let Some(call) = self.calls.get(slot) else { continue };
@@ -222,7 +223,7 @@ impl Session {
                     };
                     if !is_same(&in_flight.target) || !self.asked(slot).iter().all(is_same) {
                         self.start(slot, now, out);
-                    } else if self.calls[slot].silent > 0 {
+                    } else if self.calls[slot].silent > 0 || self.calls[slot].is_doubted {
                         // The news were about other shards, and they answered the question that this call had asked.
                         self.cluster.want_configuration();
                     }
@@ -232,6 +233,15 @@ impl Session {
             }
         }
         Known::Yes
+    }
+
+    /// A process that has ended, and what it has in common with its successor is only its number.
+    fn forget_silence_of_others(&mut self, before: Option<&Configuration>) {
+        let known = self.cluster.configuration.as_ref().expect("it has just come");
+        self.silence.retain(|core| {
+            let incarnation = |of: &Configuration| of.node(core.node).map(|node| node.incarnation);
+            known.address_of(core).is_some() && before.and_then(incarnation) == incarnation(known)
+        });
     }
 
     /// A call that waited for the coordinator's configuration goes on.

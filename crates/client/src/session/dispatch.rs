@@ -19,12 +19,17 @@ pub(super) enum Known {
 
 impl Session {
     pub(super) fn on_frame(&mut self, from: Endpoint, kind: u8, payload: &[u8], now: Tick, out: &mut Effects) {
+        if let Endpoint::Core(core) = from
+            && self.silence.is_any_absent()
+        {
+            self.silence.note_heard(core);
+        }
         let handled = match (FrameKind::from_number(kind), from) {
-            (Some(FrameKind::Answer), Endpoint::Core(_)) => self.on_answer(payload, now, out),
+            (Some(FrameKind::Answer), Endpoint::Core(core)) => self.on_answer(core, payload, now, out),
             (Some(FrameKind::Refuse), Endpoint::Core(_)) => self.on_refused(payload, now, out),
             (Some(FrameKind::Recorded), Endpoint::Core(core)) => self.on_recorded(core, payload, now, out),
-            (Some(FrameKind::Synced), Endpoint::Core(_)) => self.on_synced(payload, now, out),
-            (Some(FrameKind::ReadAnswer), Endpoint::Core(_)) => self.on_read_answer(payload, now),
+            (Some(FrameKind::Synced), Endpoint::Core(core)) => self.on_synced(core, payload, now, out),
+            (Some(FrameKind::ReadAnswer), Endpoint::Core(core)) => self.on_read_answer(core, payload, now),
             (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
             (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
                 match Message::decode(payload) {
@@ -61,6 +66,7 @@ impl Session {
         match endpoint {
             Endpoint::Core(core) => {
                 self.cluster.want_configuration();
+                self.silence.note_unreachable(core);
                 for slot in self.calls.slots() {
                     let Some(Stage::InFlight(in_flight)) = self.calls.get(slot).map(|call| call.stage) else {
                         continue;

@@ -2,13 +2,20 @@
 //!
 //! Waiting times and pauses double up to their limits. They are jittered, so that clients which failed together do not
 //! come back together.
+//!
+//! An attempt that has been silent for its first waiting time is a reason to ask for a newer configuration. It is a reason
+//! to send again only if the servers usually take less (`silence`): a busy machine has the least room for requests that
+//! come twice.
 
 use std::time::Duration;
 
 use kasha_machine::Effects;
-use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{CoreId, Tick};
+use kasha_witness::Attempt;
 
-use super::call::{Cancel, InFlight, Kind, NEVER, Stage};
+use super::call::{Call, Cancel, InFlight, Kind, NEVER, Stage};
 use super::route::Target;
 use super::{Completion, Session, WhyNot, WhyUnknown};
 use crate::limits;
@@ -113,17 +120,88 @@ impl Session {
         }
     }
 
-    /// The attempt got no answer in time, or not enough acceptances.
+    /// The attempt got no answer for a while, or not enough acceptances.
     fn on_silence(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
+        let (primaries, witnesses) = self.silent_cores(slot, &in_flight);
+        let Call { silent, sent_at, .. } = self.calls[slot];
+        // Whether to send again is decided by primaries; if all have answered, witnesses decide when the sync is asked for.
+        let awaited = if primaries.is_empty() { &witnesses } else { &primaries };
+        let usual = awaited.iter().map(|&core| self.silence.usual(core, sent_at, silent)).max().unwrap_or_default();
+        let due = sent_at.after(usual);
+        if due > now && !planted::is_on(Bug::PauseFixed) {
+            let jitter = self.jittered_below(usual) / 4;
+            return self.doubt(slot, due.after(jitter));
+        }
+        if primaries.is_empty() {
+            witnesses.iter().for_each(|&core| self.silence.note_absent(core));
+        }
         if in_flight.attempt.is_answered() && !in_flight.sync_sent {
             self.send_sync(slot, in_flight, now, out);
             return;
         }
+        primaries.iter().for_each(|&core| self.silence.note_timeout(core, self.options.attempt_timeout, now));
         self.stats.timeouts += 1;
         let call = &mut self.calls[slot];
         call.silent += 1;
         call.refused = 0;
         self.cluster.want_configuration();
         self.start(slot, now, out);
+    }
+
+    /// The servers usually take longer, so nothing is sent again yet. But if one of them is dead, its successor is heard of as
+    /// soon as ever.
+    fn doubt(&mut self, slot: usize, until: Tick) {
+        hit(Probe::SilenceIsUsual);
+        let call = &mut self.calls[slot];
+        (call.is_doubted, call.resume) = (true, until);
+        self.cluster.want_configuration();
+    }
+
+    /// The cores that have said nothing to the attempt and could complete it: primaries, and witnesses. If a primary is silent,
+    /// too, silence says nothing of witnesses: the reason may be here.
+    fn silent_cores(&self, slot: usize, in_flight: &InFlight) -> (Vec<CoreId>, Vec<CoreId>) {
+        if self.is_distributed(slot) {
+            return self.silent_at_participants(slot);
+        }
+        let InFlight { target, attempt, sync_sent } = in_flight;
+        let waits_for_primary = *sync_sent || !attempt.is_answered();
+        let witnesses = if *sync_sent { Vec::new() } else { self.silent_witnesses(target, attempt) };
+        (waits_for_primary.then_some(target.primary).into_iter().collect(), witnesses)
+    }
+
+    pub(super) fn silent_witnesses(&self, target: &Target, attempt: &Attempt) -> Vec<CoreId> {
+        let Some(configuration) = &self.cluster.configuration else { return Vec::new() };
+        let nodes = target.witnesses.nodes().iter().zip(0..);
+        let silent = nodes.filter(|&(_, number)| !attempt.has_spoken(number));
+        silent.filter_map(|(&node, _)| configuration.core_of(node, target.shard)).collect()
+    }
+
+    /// Witnesses that are known not to answer are not waited for. Returns how many they are.
+    pub(super) fn reject_for_absent(&self, target: &Target, attempt: &mut Attempt) -> u64 {
+        if !self.silence.is_any_absent() || planted::is_on(Bug::AbsentAwaited) {
+            return 0; // nearly always
+        }
+        let configuration = self.cluster.configuration.as_ref().expect("there is a target");
+        let mut absent = 0;
+        for (&node, number) in target.witnesses.nodes().iter().zip(0..) {
+            if configuration.core_of(node, target.shard).is_some_and(|core| self.silence.is_absent(core)) {
+                hit(Probe::AbsentWitness);
+                attempt.on_recorded(target.list, number, false);
+                absent += 1;
+            }
+        }
+        absent
+    }
+
+    /// A core has answered the first attempt, or its sync. What was sent twice does not tell how long the core took: the
+    /// answer may be to either (Karn's rule).
+    pub(super) fn note_answer_time(&mut self, slot: usize, core: CoreId, to_sync: bool, now: Tick) {
+        let call = &self.calls[slot];
+        if let Stage::InFlight(in_flight) = call.stage
+            && in_flight.sync_sent == to_sync
+            && call.attempts == 1
+        {
+            self.silence.note_answer(core, now.since(call.sent_at), now);
+        }
     }
 }

@@ -106,7 +106,7 @@ impl Session {
         let call = &mut self.calls[slot];
         let attempt = Attempt::new(first.epoch, ListVersion::NONE, 0);
         call.stage = Stage::InFlight(InFlight { target: first, attempt, sync_sent: false });
-        call.resume = now.after(patience);
+        call.note_sent(now, patience);
         self.timers.arm(&mut self.calls, slot);
     }
 
@@ -127,6 +127,7 @@ impl Session {
             attempt: Attempt::new(epoch, list, witnesses.count()),
             sent: now,
         };
+        self.stats.rejected += self.reject_for_absent(&target, &mut asked.attempt);
         let open = self.distributed.get_mut(&self.calls.id(slot)).expect("it is sent");
         let participant = open.participants.iter_mut().find(|participant| participant.shard == shard);
         let participant = participant.expect("one of its own");
@@ -203,6 +204,23 @@ impl Session {
                 self.judge_participant(slot, shard, now, out);
             }
         }
+    }
+
+    /// The cores that have said nothing to the last attempt at a participant which has not answered: first primaries, then
+    /// witnesses.
+    pub(super) fn silent_at_participants(&self, slot: usize) -> (Vec<CoreId>, Vec<CoreId>) {
+        let (mut primaries, mut witnesses) = (Vec::new(), Vec::new());
+        let Some(open) = self.distributed.get(&self.calls.id(slot)) else { return (primaries, witnesses) };
+        for participant in &open.participants {
+            let Some(asked) = participant.asked else { continue };
+            match participant.answer {
+                Answer::None => primaries.push(asked.target.primary),
+                Answer::Speculative(_) => {}
+                Answer::RefusedElsewhere | Answer::Prepared(..) | Answer::Done(_) | Answer::Repeated(..) => continue,
+            }
+            witnesses.extend(self.silent_witnesses(&asked.target, &asked.attempt));
+        }
+        (primaries, witnesses)
     }
 
     /// What a participant has said may count now, or never.

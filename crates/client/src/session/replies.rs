@@ -34,11 +34,18 @@ impl Session {
         }
     }
 
-    pub(super) fn on_answer(&mut self, payload: &[u8], now: Tick, out: &mut Effects) -> Result<Known, DecodeError> {
+    pub(super) fn on_answer(
+        &mut self,
+        from: CoreId,
+        payload: &[u8],
+        now: Tick,
+        out: &mut Effects,
+    ) -> Result<Known, DecodeError> {
         let answer = AnswerView::decode(payload)?;
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.slot_of_rpc(answer.rpc) else { return Ok(Known::No) };
+        self.note_answer_time(slot, from, false, now);
         if self.is_distributed(slot) {
             if !answer.synced {
                 return Ok(self.on_speculative(slot, &answer, now, out));
@@ -86,6 +93,7 @@ impl Session {
         if from.node != recorded.node {
             return Ok(Known::No);
         }
+        self.note_answer_time(slot, from, false, now);
         let accepted = recorded.verdict == RecordedVerdict::Accepted;
         if self.is_distributed(slot) {
             let known = self.on_part_recorded(slot, &recorded, now, out);
@@ -131,9 +139,16 @@ impl Session {
         self.judge(slot, now, out);
     }
 
-    pub(super) fn on_synced(&mut self, payload: &[u8], now: Tick, out: &mut Effects) -> Result<Known, DecodeError> {
+    pub(super) fn on_synced(
+        &mut self,
+        from: CoreId,
+        payload: &[u8],
+        now: Tick,
+        out: &mut Effects,
+    ) -> Result<Known, DecodeError> {
         let synced: Synced = decode_small(payload)?;
         let Some(slot) = self.slot_of_rpc(synced.rpc) else { return Ok(Known::No) };
+        self.note_answer_time(slot, from, true, now);
         let Some(in_flight) = self.in_flight(slot, synced.attempt) else { return Ok(Known::No) };
         // Without this attempt's answer there is no result that the sync could complete. A sync of another epoch says
         // nothing about this epoch's execution [M].

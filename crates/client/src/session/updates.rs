@@ -243,8 +243,9 @@ impl Session {
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);
         self.send_records(slot, &envelope, &witnesses, out);
-        let call = &mut self.calls[slot];
         let mut attempt = Attempt::new(epoch, list, witnesses.count());
+        self.stats.rejected += self.reject_for_absent(&target, &mut attempt);
+        let call = &mut self.calls[slot];
         if keeps_answer {
             attempt.on_answer(epoch, false);
         }
@@ -252,7 +253,7 @@ impl Session {
             mix_acceptances(&mut attempt, &before, &target);
         }
         call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
-        call.resume = now.after(patience);
+        call.note_sent(now, patience);
         self.timers.arm(&mut self.calls, slot);
     }
 
@@ -278,7 +279,7 @@ impl Session {
         let call = &mut self.calls[slot];
         let rpc = call.update().rpc.expect("numbered before it was sent");
         call.stage = Stage::InFlight(InFlight { sync_sent: true, ..in_flight });
-        call.resume = now.after(patience);
+        call.note_sent(now, patience);
         self.stats.sync_requests += 1;
         let Target { shard, epoch, primary, .. } = in_flight.target;
         let mark = out.mark();

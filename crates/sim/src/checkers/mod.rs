@@ -34,6 +34,8 @@ pub mod reads_wait;
 pub mod records;
 pub mod replay_equals_state;
 pub mod retained;
+pub mod round_trips;
+pub mod sent_again;
 pub mod strictly_serializable;
 pub mod synced_survives;
 pub mod tables;

@@ -43,6 +43,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     match scenario {
         Scenario::Swarm => {}
         Scenario::FastPath => fast_path(&mut shape, &mut intensity),
+        Scenario::SlowAnswers => slow_answers(rng, &mut shape, &mut intensity),
         Scenario::BadNetwork => intensity.acts = none,
         Scenario::Crash => {
             shape.trusts_connections = true;
@@ -109,7 +110,11 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
 fn is_general(scenario: Scenario, shape: &Shape) -> bool {
     let has_its_own = matches!(
         scenario,
-        Scenario::FastPath | Scenario::Rebuild | Scenario::ColdStartWhileCopying | Scenario::DamagedFiles
+        Scenario::FastPath
+            | Scenario::SlowAnswers
+            | Scenario::Rebuild
+            | Scenario::ColdStartWhileCopying
+            | Scenario::DamagedFiles
     );
     !has_its_own && shape.kind == LoadKind::Mixed && !shape.prober && !shape.sharer
 }
@@ -130,6 +135,15 @@ fn lifetimes(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     intensity.nemesis_every = millis(rng.between(200, 1_200));
     let (coordinator_reboot, crash) = (rng.below(2), rng.below(2));
     intensity.acts = Acts { coordinator_restart: 6, coordinator_reboot, crash, ..Acts::default() };
+}
+
+/// Frames take so long that an answer comes after the first waiting time of an attempt, and a node's lease still holds.
+fn slow_answers(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    fast_path(shape, intensity);
+    intensity.delay = (millis(rng.between(5, 30)), millis(rng.between(30, 60)));
+    (shape.clients, shape.readers, shape.concurrency) = (4, 1, 20);
+    (shape.pause, shape.duration) = ((millis(1), millis(10)), millis(10_000));
+    shape.client_lease_millis = 300_000;
 }
 
 /// Of everything that can happen to a node.
@@ -271,7 +285,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
 /// Each node has a shard to serve. Other programs run beside the sharer. A window is soon used up, and a lease soon
 /// over.
 fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
-    *intensity = Intensity::calm();
+    *intensity = Intensity { dial_pause: millis(50), ..Intensity::calm() };
     (shape.nodes, shape.cores, shape.shards, shape.faults) = (6, 1, 6, 1);
     (shape.sharer, shape.durability) = (true, Durability::Replicated);
     (shape.clients, shape.readers, shape.concurrency) = (2, 1, 1);
