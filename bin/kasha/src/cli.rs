@@ -327,7 +327,7 @@ fn outcome_of(error: &anyhow::Error) -> &'static str {
             | Error::TableRefused(_)
             | Error::Connect(_),
         ) => "not executed",
-        Some(Error::Failed(_) | Error::Stopped | Error::Answer(_)) | None => "failed",
+        Some(Error::Failed(_) | Error::Stopped | Error::Forked | Error::Answer(_)) | None => "failed",
     }
 }
 
