@@ -142,6 +142,15 @@ pub const TARGETS: &[Target] = &[
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),
     at_least("outsiders.lifetime_after_restarts.seconds", 2.9, "a lifetime of 3 s, after restarts of the coordinator"),
     at_most("outsiders.lifetime_after_restarts.seconds", 3.1, "a lifetime of 3 s, after restarts of the coordinator"),
+    at_most(
+        "outsiders.wide.puts.longest_ms",
+        1000.0,
+        "20 keys against 16 writers of them: the longest of 50 transactions",
+    ),
+    at_most("outsiders.wide.increments.longest_ms", 1000.0, "the same, if the writers take locks"),
+    at_most("outsiders.wide.given_up.longest_ms", 1000.0, "the same, if they give up"),
+    at_least("outsiders.in_transaction.24_clients/1.throughput", 0.5, "24 programs on two numbers: throughput"),
+    at_most("outsiders.in_transaction.longest/median", 10.0, "24 programs on two numbers: nobody waits for long"),
 ];
 
 /// A target, and the figure that was found.

@@ -51,8 +51,8 @@ use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{ClientId, ClusterId, LogSlice, Tick};
-use kasha_wire::{Configuration, Message};
+use kasha_types::{ClientId, ClusterId, CoreId, LogSlice, Tick};
+use kasha_wire::{Configuration, Message, Turn};
 
 use crate::limits;
 use call::{Caller, Kind};
@@ -174,6 +174,18 @@ pub struct CallOptions<'a> {
     /// Whether to cancel the update at the deadline. Then its outcome is known within a second more, if a shard
     /// answers.
     pub cancel_on_deadline: bool,
+    /// Who tries it again if it meets another one.
+    pub again: Again,
+}
+
+/// Who tries an update again that did not happen because it met another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Again {
+    /// The session, until the deadline.
+    #[default]
+    BySession,
+    /// Its caller, which reads again what the update checks. With the caller's turn ([`Session::turn`]), if it has lost before (0047).
+    ByCaller(Option<Turn>),
 }
 
 /// A client's protocol state.
@@ -200,6 +212,8 @@ pub struct Session {
     contention: contention::Contention,
     silence: Silence,
     spare: Vec<Vec<u8>>,
+    /// Cancellations of calls that have ended, and for whom: nobody comes when it is their turn.
+    farewells: Vec<(CoreId, Vec<u8>)>,
     /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
     stats: SessionStats,
@@ -237,6 +251,7 @@ impl Session {
             silence: Silence::default(),
             kept: Kept::default(),
             spare: Vec::new(),
+            farewells: Vec::new(),
             salt: rng.next_u64(),
             stats: SessionStats::default(),
             options,
@@ -340,6 +355,7 @@ impl Machine for Session {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.run_timers(now, out);
+        self.say_farewells(out);
         self.go_on_with_snapshots(now, out);
         self.relieve_window(now);
         self.run_errands(now, out);

@@ -75,7 +75,7 @@ impl Node {
     fn on_request(&mut self, from: Endpoint, kind: Kind, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(view) = RequestView::decode(payload) else { return false };
         let wish = if kind == Kind::Cancel { Wish::Cancel } else { Wish::Run };
-        let caller = Caller { to: from, envelope: view.envelope, wish };
+        let caller = Caller { to: from, envelope: view.envelope, wish, gave_way: false };
         self.core.told_time.check(from, view.envelope.cluster_time, out);
         match self.replicas.get_mut(&view.envelope.shard) {
             Some(replica) => replica.on_request(&mut self.core, caller, view.body, out),

@@ -18,6 +18,7 @@
 //! | `execute` | `draft`, `execute` | E4, R4.8 |
 //! | `record` | `record` | E4, R4.1, R4.5 |
 //! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1, R8.4 |
+//! | `turns` | who gives way to whom | |
 //! | `distributed` | a transaction over several shards, up to its proposal | R8.3, R8.5, R8.8, R8.11, R8.13, R8.14 |
 
 mod admit;
@@ -26,6 +27,7 @@ mod distributed;
 mod execute;
 mod order;
 mod record;
+mod turns;
 mod two_phase;
 mod wrong;
 
@@ -55,6 +57,8 @@ pub(crate) struct Caller {
     pub to: Endpoint,
     pub envelope: Envelope,
     pub wish: Wish,
+    /// It has given way to somebody, and does not do so again (0047).
+    pub gave_way: bool,
 }
 
 /// What a client wants of its update.
@@ -167,7 +171,7 @@ impl<'p> RequestPath<'p> {
     fn new(term: &'p mut Term, serving: Option<&'p mut Serving>, site: &'p mut Site<'_>) -> (Self, &'p mut Log) {
         let Site { copy, state, core } = site;
         let (shard, epoch) = (copy.shard, term.epoch);
-        let is_quiet = state.transactions.is_quiet();
+        let is_quiet = state.transactions.is_quiet() && serving.as_ref().is_none_or(|serving| serving.turns.is_empty());
         (Self { shard, epoch, state, is_quiet, shipping: &mut term.shipping, serving, core }, &mut copy.log)
     }
 
@@ -187,7 +191,13 @@ impl<'p> RequestPath<'p> {
             return RequestPath::on_distributed(term, serving, site, received, out);
         }
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
-        match path.run(log, &mut received) {
+        let ran = path.run(log, &mut received);
+        if caller.envelope.turn.is_some()
+            && let Ok(completed) = &ran
+        {
+            path.end_turn_of(log, &caller, &received, completed);
+        }
+        match ran {
             Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }

@@ -8,6 +8,7 @@
 //! | `leases` | expiry of clients' leases |
 //! | `parking` | keeps updates that wait for something that will come |
 //! | `transacting` | transactions over several shards: steps, words, answers behind gates |
+//! | `turns` | who has waited longest goes first |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys and values, dropped tables |
 //!
 //! All of it is bounded per turn and delays no answer.
@@ -18,9 +19,11 @@ mod house;
 mod leases;
 mod parking;
 mod transacting;
+mod turns;
 
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
+use kasha_transaction::Turns;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
@@ -80,6 +83,10 @@ pub(crate) struct Serving {
     pub leases: Leases,
     pub parking: Parking,
     pub transacting: Transacting,
+    /// Those that have lost to others, and wait for their turn (0047).
+    pub turns: Turns,
+    /// What gave way, and has to go on.
+    let_through: Vec<Parked>,
     pub expiry: Expiry,
     house: House,
 }
@@ -105,6 +112,8 @@ impl Serving {
             leases: Leases::default(),
             parking: Parking::default(),
             transacting: Transacting::begin(&state.transactions),
+            turns: Turns::default(),
+            let_through: Vec::new(),
             expiry: Expiry::default(),
             house: House::default(),
         };
@@ -169,7 +178,7 @@ impl Serving {
     pub fn next_deadline(&self, state: &ShardState) -> Option<Tick> {
         let transacting = self.transacting.next_deadline(&state.transactions);
         let room = self.parking.room_due_at();
-        let room = room.into_iter().chain(transacting).min();
+        let room = room.into_iter().chain(transacting).chain(self.next_lapse()).min();
         Some(if self.cleaner.is_busy() {
             Tick(0)
         } else {
@@ -230,7 +239,7 @@ impl Serving {
         let is_alive = |client: ClientId| alive.iter().any(|info| info.client == client);
         let is_for = |waits_for, is_it: &dyn Fn(ClientId) -> bool| match waits_for {
             WaitsFor::Lease(client) => is_it(client),
-            WaitsFor::Room | WaitsFor::Transaction(_) => false,
+            WaitsFor::Room | WaitsFor::Transaction(_) | WaitsFor::Turn(_) => false,
         };
         for _ in 0..self.parking.len() {
             let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &is_alive)) else { break };

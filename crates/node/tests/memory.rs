@@ -135,7 +135,7 @@ fn run(core: &mut Core, sequences: std::ops::Range<u64>, list: ListVersion) -> (
         let key = format!("key {}", sequence % KEYS);
         let body = Core::body((1, sequence), sequence, None, &Update::Put { key: key.as_bytes(), value: &[7; 100] });
         let cluster_time = kasha_types::ClusterTime(0);
-        let envelope = Envelope { shard: common::SHARD, epoch: core.epoch, list, cluster_time, attempt: 1 };
+        let envelope = Envelope { shard: common::SHARD, epoch: core.epoch, list, cluster_time, attempt: 1, turn: None };
         let mut frame = Vec::new();
         RequestView::encode(Kind::Request, &envelope, &body, &mut frame);
         frame_turn(core, client, &frame);

@@ -410,7 +410,8 @@ fn record_refused(cluster: &mut Cluster, body: &[u8]) {
 
 /// The same, where the primary says why.
 fn record_refused_for(cluster: &mut Cluster, body: &[u8], why: Refusal) {
-    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let envelope =
+        Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1, turn: None };
     let mut frame = Vec::new();
     RequestView::encode(Kind::Record, &envelope, body, &mut frame);
     for node in [2, 3] {
@@ -532,7 +533,8 @@ fn r6_2_a_list_that_closes_as_service_begins_is_refused() {
     core.message(message::ConfigurationIs { configuration: closing });
     core.heartbeat_answered();
     let body = Core::body((1, 1), 1, None, &put(b"k", b"v"));
-    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let envelope =
+        Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1, turn: None };
     let mut frame = Vec::new();
     RequestView::encode(Kind::Request, &envelope, &body, &mut frame);
     core.frame(Kind::Request, &frame);

@@ -52,7 +52,8 @@ fn in_service() -> Core {
 fn record(core: &mut Core, sequence: u64) -> RecordedVerdict {
     let key = format!("k{sequence}");
     let body = Core::body((1, sequence), 1, None, &Update::Increment { key: key.as_bytes(), delta: 1 });
-    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let envelope =
+        Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1, turn: None };
     let mut frame = Vec::new();
     RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
     core.shell.sent.clear();

@@ -141,6 +141,7 @@ impl Client {
             deadline,
             operation_key: operation_key.as_deref().map(|key| (key, time_to_live)),
             cancel_on_deadline: ask.cancel,
+            ..CallOptions::default()
         };
         let (session, table) = (&mut self.session, ask.table);
         let call = match &ask.action {

@@ -58,6 +58,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
     caught(Bug::DroppedUnderPending, Scenario::Distributed, 150, "prepared_kept"),
     caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 40, "prepared_kept"),
+    caught(Bug::YoungGoesFirst, Scenario::Wide, 5, "oldest_first"),
     caught(Bug::DurableUnflushed, Scenario::DistributedBlackout, 3, "durable_everywhere"),
     caught(Bug::FlushedWhenBegun, Scenario::DistributedBlackout, 3, "durable_everywhere"),
     caught(Bug::ExecutedUnsynced, Scenario::Distributed, 3, "proposed_everywhere"),

@@ -170,7 +170,8 @@ impl Rogue {
         let key = key_of(head.rpc.sequence.0);
         let mut body = Vec::new();
         Body::encode(&head, None, &Update::Put { key: &key, value }, &mut body);
-        let envelope = Envelope { shard, epoch: Epoch(0), list, cluster_time: ClusterTime(0), attempt: self.attempts };
+        let envelope =
+            Envelope { shard, epoch: Epoch(0), list, cluster_time: ClusterTime(0), attempt: self.attempts, turn: None };
         let mark = out.mark();
         RequestView::encode(Kind::Record, &envelope, &body, out.arena());
         let head = out.span_from(mark);
@@ -226,7 +227,7 @@ impl Rogue {
         self.attempts += 1;
         self.sent.insert((head.rpc, self.attempts), wrong);
         let (list, cluster_time) = (ListVersion::NONE, ClusterTime(0));
-        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: self.attempts };
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: self.attempts, turn: None };
         let mark = out.mark();
         RequestView::encode(Kind::Request, &envelope, body, out.arena());
         let head = out.span_from(mark);

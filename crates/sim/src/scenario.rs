@@ -64,6 +64,7 @@ pub enum Scenario {
     Snapshots,
     Distributed,
     DistributedBlackout,
+    Wide,
 }
 
 impl Scenario {
@@ -201,6 +202,11 @@ impl Scenario {
             Self::DistributedBlackout,
             "distributed_blackout",
             "the same, while all machines, or those of one shard, lose power at once; only flushes in the background are fsynced",
+        ),
+        (
+            Self::Wide,
+            "wide",
+            "transactions of many keys among many of few, and callers that give up; no faults: who has waited longest goes first",
         ),
     ];
 

@@ -65,6 +65,8 @@ pub const MUST_REACH: &[&str] = &[
     "claims checked: forgotten when recorded everywhere",
     "claims checked: what is prepared is kept",
     "claims checked: round trips counted",
+    "claims checked: nobody is overtaken for ever",
+    "turn: told that it has come",
     "table names searched",
 ];
 

@@ -482,6 +482,12 @@ impl Participant {
         self.look_at_all();
     }
 
+    /// Whether another participant has spoken of a transaction whose request has not come yet: it is proposed there.
+    #[must_use]
+    pub fn is_spoken_of(&self, rpc: RpcId) -> bool {
+        self.early.contains_key(&rpc) || self.early_older.contains_key(&rpc)
+    }
+
     /// Another participant speaks. Returns what it asks about, if that is not known here: it is new (R8.11: record a conflict
     /// with the word's body and participants, and call [`Self::ended`]), or stale ([`Self::say_never`]).
     #[must_use = "a participant that asks waits for an answer"]

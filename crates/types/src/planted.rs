@@ -110,6 +110,8 @@ bugs! {
     NeverFreesAtOnce = "never_frees_at_once",
     /// R8.3: a coordinated transaction locks keys that a pending one has in its footprint.
     PrepareIgnoresPending = "prepare_ignores_pending",
+    /// 0047: nobody gives way to whoever has waited longer.
+    YoungGoesFirst = "young_goes_first",
     /// R8.3: an independent transaction proposes on keys that are locked.
     ProposedUnderLock = "proposed_under_lock",
     /// R8.4: an answer waits for no transaction that read what the answered operation writes.

@@ -58,6 +58,14 @@ probes! {
     TransactionsForgotten = "transaction: forgotten",
     /// A client's transaction met another one, and is tried again.
     ConflictTriedAgain = "transaction: tried again under another id",
+    /// 0047: a transaction that takes locks gives way to one that has waited longer.
+    TurnGivenWay = "turn: gave way to an elder",
+    /// 0047: an update waits until an elder has had its turn.
+    TurnParked = "turn: parked behind an elder",
+    /// 0047: whoever lost hears that when its turn has come.
+    TurnTold = "turn: told that it has come",
+    /// 0047: whoever had its turn has not come again in time.
+    TurnLapsed = "turn: lapsed",
     /// R8.4: an answer waits for a gate.
     AnswerBehindGate = "transaction: answer behind a gate",
     /// R8.4: an update of one shard inherits a gate.

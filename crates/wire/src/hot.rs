@@ -3,7 +3,7 @@
 //! ```text
 //! Request, Record, Cancel   envelope (32), body …
 //! Read              envelope (32), read id u64, table u32, code u8, 3 reserved, arguments …
-//! envelope          shard u16, 2 reserved, epoch u32, list version u64, ClusterTime u64, attempt u32, 4 reserved
+//! envelope          shard u16, turn u16, epoch u32, list version u64, ClusterTime u64, attempt u32, waited u32
 //! Answer            rpc (16), epoch u32, attempt u32, synced u8 (0 or 1), 1 reserved, shard u16, 4 reserved, result …
 //! ReadAnswer        read id u64, result …
 //! Append            shard u16, 2 reserved, epoch u32, attachment u32, 4 reserved, from u64, synced offset u64, round u64, log bytes …
@@ -31,24 +31,62 @@ pub struct Envelope {
     pub cluster_time: ClusterTime,
     /// Which attempt of the client this is; echoed in every answer.
     pub attempt: u32,
+    /// Whose turn it may be, of an update that has lost to others before.
+    pub turn: Option<Turn>,
+}
+
+/// What an update says that has lost to others before: since when, so that who has waited longest goes first (0047). It decides nothing
+/// but who waits for whom, so that nothing has to believe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When it had lost for the first time, as far as its client knows. The same in all its tries.
+    pub since: ClusterTime,
+    /// A number that the client draws for all its tries, below [`Turn::NUMBERS`].
+    pub number: u16,
+    /// It reads again and comes again, if a check of it says no.
+    pub returns: bool,
+}
+
+impl Turn {
+    /// How many numbers there are.
+    pub const NUMBERS: u16 = 1 << 15;
+    const RETURNS: u16 = 1 << 15;
+
+    /// Number and mark in one; and how many milliseconds it has waited, plus one.
+    fn fields(turn: Option<Self>, now: ClusterTime) -> (u16, u32) {
+        let Some(turn) = turn else { return (0, 0) };
+        let waited = u32::try_from(now.0.saturating_sub(turn.since.0)).unwrap_or(u32::MAX);
+        (turn.number | if turn.returns { Self::RETURNS } else { 0 }, waited.saturating_add(1))
+    }
+
+    fn of_fields((number, waited): (u16, u32), now: ClusterTime) -> Result<Option<Self>, DecodeError> {
+        match waited.checked_sub(1) {
+            None if number == 0 => Ok(None),
+            None => Err(DecodeError::Invalid("a turn")),
+            Some(waited) => {
+                let since = ClusterTime(now.0.saturating_sub(u64::from(waited)));
+                Ok(Some(Self { since, number: number & !Self::RETURNS, returns: number & Self::RETURNS != 0 }))
+            }
+        }
+    }
 }
 
 impl Wire for Envelope {
     fn put(&self, out: &mut Vec<u8>) {
+        let (number, waited) = Turn::fields(self.turn, self.cluster_time);
         self.shard.put(out);
-        0u16.put(out);
+        number.put(out);
         self.epoch.put(out);
         self.list.put(out);
         self.cluster_time.put(out);
         self.attempt.put(out);
-        0u32.put(out);
+        waited.put(out);
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let shard = from.take()?;
-        from.reserved(2)?;
+        let (shard, number) = (from.take()?, from.take()?);
         let (epoch, list, cluster_time, attempt) = (from.take()?, from.take()?, from.take()?, from.take()?);
-        from.reserved(4)?;
-        Ok(Self { shard, epoch, list, cluster_time, attempt })
+        let turn = Turn::of_fields((number, from.take()?), cluster_time)?;
+        Ok(Self { shard, epoch, list, cluster_time, attempt, turn })
     }
 }
 

@@ -32,7 +32,7 @@ pub use configuration::{
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind, WIRE_VERSION};
 pub use hot::{
     AnswerView, AppendView, Appended, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
-    Refusal, Refused, RequestView, SyncRequest, Synced,
+    Refusal, Refused, RequestView, SyncRequest, Synced, Turn,
 };
 pub use link::Message;
 pub use message::AnyMessage;

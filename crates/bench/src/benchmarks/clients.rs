@@ -76,6 +76,7 @@ impl Multitude {
             list: ListVersion::NONE,
             cluster_time: ClusterTime(0),
             attempt: 1,
+            turn: None,
         };
         let mark = out.mark();
         RequestView::encode(Kind::Request, &envelope, &self.body, out.arena());

@@ -5,6 +5,7 @@
 mod crowd;
 mod lifetimes;
 mod resends;
+mod wide;
 mod witness_gone;
 
 use crate::harness::{BenchOptions, Run};
@@ -19,6 +20,7 @@ const MEASUREMENTS: &[(&str, Measure)] = &[
     ("a crowd", crowd::run),
     ("a witness that is gone", witness_gone::measure),
     ("requests that come twice", resends::measure),
+    ("wide transactions", wide::measure),
 ];
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {

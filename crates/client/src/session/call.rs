@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use kasha_types::limits::FAULTS_MAX;
 use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
-use kasha_wire::{Body, Read};
+use kasha_wire::{Body, Read, Turn};
 use kasha_witness::Attempt;
 
-use super::CallId;
 use super::completion::{WhyFailed, WhyNot};
 use super::distributed::ANSWERS_APART_MAX;
 use super::route::Target;
+use super::{Again, CallId};
 
 /// A moment that never comes: no timer is set.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
@@ -116,6 +116,9 @@ pub(super) struct UpdateCall {
     pub(super) rpc: Option<RpcId>,
     pub(super) cancel: Cancel,
     pub(super) out_of_memory: u32,
+    /// Who tries it again if it meets another one; and since when it has lost to others.
+    pub(super) again: Again,
+    pub(super) turn: Option<Turn>,
 }
 
 /// The parts of a read besides its arguments.

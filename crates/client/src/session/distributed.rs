@@ -17,7 +17,7 @@ use kasha_types::limits::PARTICIPANTS_MAX;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, ShardId, TableId, Tick, key_hash, slot_of};
 use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer};
-use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Update};
+use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Turn, Update};
 use kasha_witness::Path;
 
 use super::call::{Cancel, Stage};
@@ -25,11 +25,15 @@ use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
 use super::participants::{Answer, Participant};
 use super::route::Target;
-use super::{CallId, Completion, Locking, Session};
+use super::{Again, CallId, Completion, Locking, Session};
+use crate::limits;
 
 /// How long ago a shard may have been asked whose answer is a part of one outcome, or of one snapshot. Its machines may have lost power
 /// since, and with that what it said; so this bounds for how long a caller may still be told of it (R8.17).
 pub(super) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
+
+/// So often whoever has lost comes at once when its turn has come. More often it hardly loses; then it pauses.
+const TURNS_WITHOUT_PAUSE: u32 = 8;
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -301,27 +305,57 @@ impl Session {
             return self.end(slot, Completion::Unknown(WhyUnknown::DeadlinePassed));
         }
         if let Cancel::Begun(why) = self.calls[slot].update().cancel {
+            self.give_up_turn(slot, now);
             return self.end(slot, Completion::NotExecuted(why));
         }
         let id = self.calls.id(slot);
         let open = self.distributed.get_mut(&id).expect("a participant answered");
         let leaves_locks = std::mem::take(&mut open.tries_locks);
+        let has_lost_before = self.calls[slot].update().turn.is_some();
         open.conflicts += u32::from(!leaves_locks);
         open.forget_answers();
         let conflicts = open.conflicts;
+        if !matches!(self.calls[slot].caller, super::Caller::Waits { .. }) {
+            self.give_up_turn(slot, now);
+        }
         self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
         // Under the next id nothing was sent yet.
-        (call.attempts, call.silent, call.refused) = (0, 0, conflicts.min(16));
-        if !matches!(call.caller, super::Caller::Waits { .. }) {
-            // Nobody waits for it any more: it is not begun again behind its caller's back.
+        (call.attempts, call.silent, call.refused) = (0, 0, conflicts.saturating_sub(TURNS_WITHOUT_PAUSE).min(3));
+        let is_callers_to_try = matches!(call.update().again, Again::ByCaller(_));
+        if !matches!(call.caller, super::Caller::Waits { .. }) || is_callers_to_try {
+            // Nobody waits for it any more: it is not begun again behind its caller's back. Or its caller does that.
             return self.end(slot, Completion::NotExecuted(WhyNot::Conflict));
         }
+        self.join_queue(slot, now);
         if leaves_locks {
             self.leave_locks(slot, now);
+        } else if has_lost_before && conflicts <= TURNS_WITHOUT_PAUSE {
+            self.send_soon(slot, now); // it was told when its turn has come
         } else {
             self.pause(slot, false, now);
         }
+    }
+
+    /// It has lost. From now on it says since when (0047).
+    fn join_queue(&mut self, slot: usize, now: Tick) {
+        // The master of a two-phase commit has to hear at once what it tells the others.
+        if self.calls[slot].update().turn.is_none() && !self.options.two_phase {
+            let turn = Turn { returns: false, ..self.turn(now) };
+            self.calls[slot].update().turn = Some(turn);
+        }
+    }
+
+    /// A turn for a caller that reads before it updates, and has lost to others for the first time ([`Again::ByCaller`]): for all its
+    /// next tries.
+    pub fn turn(&mut self, now: Tick) -> Turn {
+        let number = self.rng.below(u64::from(Turn::NUMBERS));
+        Turn { since: self.cluster.time(now), number: u16::try_from(number).expect("few numbers"), returns: true }
+    }
+
+    /// How long at least an attempt may be silent that has lost before: it may wait for its turn.
+    pub(super) fn patience_for_turn(&mut self, slot: usize) -> Duration {
+        if self.calls[slot].update().turn.is_some() { limits::TURN_PATIENCE } else { Duration::ZERO }
     }
 
     /// Nothing in it can fail, and somebody else has locks: it is sent without, at once.

@@ -85,7 +85,7 @@ impl Session {
     /// nothing any more (R2.1).
     pub(super) fn send_to_participants(&mut self, slot: usize, targets: &[Target], now: Tick, out: &mut Effects) {
         let first = targets[0];
-        let patience = self.patience_with(slot, &first);
+        let patience = self.patience_with(slot, &first).max(self.patience_for_turn(slot));
         let call = &mut self.calls[slot];
         self.stats.attempts += 1;
         self.stats.retries += u64::from(call.is_sent());
@@ -116,7 +116,8 @@ impl Session {
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
         let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
         let Target { shard, epoch, primary, list, witnesses } = target;
-        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
+        let turn = call.update().turn;
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn };
         let mark = out.mark();
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);
@@ -138,6 +139,30 @@ impl Session {
             }
         }
         participant.asked = Some(asked);
+    }
+
+    /// Nobody waits for the call any more, and it will not come when its turn is: the participants hear that, so that others need not wait
+    /// for it (0047). What they have recorded stays.
+    pub(super) fn give_up_turn(&mut self, slot: usize, now: Tick) {
+        let cluster_time = self.cluster.time(now);
+        let Some(turn) = self.calls[slot].update().turn else { return };
+        let attempt = self.calls[slot].attempts;
+        for participant in &self.distributed[&self.calls.id(slot)].participants {
+            let Ok(Target { shard, epoch, primary, list, .. }) = self.target_at(participant.shard) else { continue };
+            let envelope = Envelope { shard, epoch, list, cluster_time, attempt, turn: Some(turn) };
+            let mut frame = Vec::new();
+            RequestView::encode(FrameKind::Cancel, &envelope, &self.calls[slot].bytes, &mut frame);
+            self.farewells.push((primary, frame));
+        }
+    }
+
+    /// See [`Self::give_up_turn`].
+    pub(super) fn say_farewells(&mut self, out: &mut Effects) {
+        for (to, frame) in std::mem::take(&mut self.farewells) {
+            let mark = out.mark();
+            out.arena().extend_from_slice(&frame);
+            send(Endpoint::Core(to), mark, out);
+        }
     }
 
     /// The participant's attempt with this number, if it is under way.

@@ -144,7 +144,7 @@ impl Session {
         self.stats.retries += u64::from(call.is_sent());
         call.attempts += 1;
         let (shard, epoch, list) = (target.shard, target.epoch, target.list);
-        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn: None };
         let mark = out.mark();
         ReadView { envelope, read_id, table, code: read.code, arguments: &call.bytes }.encode(out.arena());
         send(Endpoint::Core(target.primary), mark, out);

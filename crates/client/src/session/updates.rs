@@ -17,7 +17,7 @@ use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
 use super::wrong::mix_acceptances;
-use super::{CallId, CallOptions, Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown, send};
+use super::{Again, CallId, CallOptions, Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
 fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
@@ -83,6 +83,11 @@ impl Session {
             rpc: None,
             cancel: if options.cancel_on_deadline { Cancel::AtDeadline } else { Cancel::Never },
             out_of_memory: 0,
+            again: options.again,
+            turn: match options.again {
+                Again::BySession => None,
+                Again::ByCaller(turn) => turn,
+            },
         };
         let operation_key = options.operation_key.map(|(key, _)| key);
         let slot = self.insert(Kind::Update(call), now, options.deadline, |body| {
@@ -238,7 +243,8 @@ impl Session {
         let Target { shard, epoch, primary, list, witnesses } = target;
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
         let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
-        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
+        let turn = call.update().turn;
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn };
         let mark = out.mark();
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);

@@ -11,7 +11,7 @@ use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::link::Handshake;
 use kasha_wire::operation::OwnedOperation;
-use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message};
+use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message, Turn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ use super::connection::{Event, SOMEBODY_ELSE};
 use super::home::Home;
 use super::links::Links;
 use super::names::{Resolver, Way};
-use crate::session::{CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
+use crate::session::{Again, CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
 
 /// The number of inputs that one turn takes from each queue.
 const INPUTS_MAX: usize = 256;
@@ -42,6 +42,22 @@ pub(super) struct Options {
     pub(super) operation_key: Option<Vec<u8>>,
     pub(super) operation_key_ttl: Option<Duration>,
     pub(super) cancel_on_deadline: bool,
+    /// Which try this is of a caller that tries again by itself.
+    pub(super) tries: Option<Tries>,
+}
+
+/// The tries of a caller that reads again if what it has read was changed, and commits again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tries {
+    pub(super) lost: u32,
+    /// The same in all tries after the first that was lost.
+    turn: Arc<OnceLock<Turn>>,
+}
+
+impl Tries {
+    fn again(&self, session: &mut Session, now: Tick) -> Again {
+        Again::ByCaller((self.lost > 0).then(|| *self.turn.get_or_init(|| session.turn(now))))
+    }
 }
 
 /// How a call ended, kept with the handle that asks: a caller that stops waiting just when the outcome comes finds it there.
@@ -239,7 +255,9 @@ impl Driver {
             Ask::Update { table, operation, options } => {
                 let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
                 let ttl = options.operation_key_ttl.map_or(OPERATION_KEY_TTL_MILLIS, millis);
+                let again = options.tries.as_ref().map_or(Again::BySession, |tries| tries.again(session, now));
                 let options = CallOptions {
+                    again,
                     deadline: options.deadline.map(|deadline| now.after(deadline)),
                     operation_key: options.operation_key.as_deref().map(|key| (key, ttl)),
                     cancel_on_deadline: options.cancel_on_deadline,

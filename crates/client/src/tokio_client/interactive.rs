@@ -14,6 +14,7 @@ use kasha_types::TableId;
 use kasha_wire::DecodeError;
 use tokio::time::Instant;
 
+use super::driver::Tries;
 use super::table::Boxed;
 use super::transaction::bounds_of;
 use super::values::value_of;
@@ -148,22 +149,35 @@ impl Client {
         E: From<Error>,
         Body: Future<Output = Result<T, E>>,
     {
-        let (until, mut pause) = (Instant::now().checked_add(self.deadline), BACKOFF);
+        let (until, mut tries) = (Instant::now().checked_add(self.deadline), Tries::default());
         loop {
             let begun = self.begin();
             begun.lock().until = until;
             let result = body(begun.0.clone()).await;
-            if let ControlFlow::Break(result) = begun.end(result, until).await {
+            if let ControlFlow::Break(result) = begun.end(result, (until, &tries)).await {
                 return result;
             }
+            tries.lost += 1;
             // Somewhere in the pause, so that those who met do not meet again.
-            let pause_now = pause.mul_f64((random() % 1024) as f64 / 1024.0);
-            if until.is_some_and(|until| Instant::now() + pause_now >= until) {
+            let pause = pause_after(tries.lost).mul_f64((random() % 1024) as f64 / 1024.0);
+            if until.is_some_and(|until| Instant::now() + pause >= until) {
                 return Err(Error::NotExecuted(WhyNot::Conflict).into());
             }
-            tokio::time::sleep(pause_now).await;
-            pause = (pause * 2).min(BACKOFF_MAX);
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
         }
+    }
+}
+
+/// The longest pause after so many tries that were lost. From the second on a shard says when it is this one's turn, and keeps that for a
+/// moment (0047): so there is none, unless that does not help.
+fn pause_after(lost: u32) -> Duration {
+    const TURNS: std::ops::RangeInclusive<u32> = 2..=8;
+    match lost {
+        0 | 1 => BACKOFF,
+        lost if TURNS.contains(&lost) => Duration::ZERO,
+        lost => BACKOFF.saturating_mul(1 << (lost - TURNS.end()).min(16)).min(BACKOFF_MAX),
     }
 }
 
@@ -371,7 +385,11 @@ impl Begun {
     }
 
     /// Commits what a program's part has come to. `Continue`: it is to run again.
-    async fn end<T, E: From<Error>>(self, result: Result<T, E>, until: Option<Instant>) -> ControlFlow<Result<T, E>> {
+    async fn end<T, E: From<Error>>(
+        self,
+        result: Result<T, E>,
+        (until, tries): (Option<Instant>, &Tries),
+    ) -> ControlFlow<Result<T, E>> {
         let mut has_failed = false;
         if result.is_err() {
             let mut state = self.lock();
@@ -379,6 +397,10 @@ impl Begun {
             has_failed = state.has_failed;
         }
         let mut commit = self.commit();
+        commit.call = commit.call.map(|mut call| {
+            call.options.tries = Some(tries.clone());
+            call
+        });
         if let Some(left) = left(until) {
             commit = commit.deadline(left);
         }

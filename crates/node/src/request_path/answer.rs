@@ -138,6 +138,7 @@ impl RequestPath<'_> {
         match waits_for {
             WaitsFor::Lease(client) => self.serving().leases.ask_about(client),
             WaitsFor::Transaction(_) => self.core.log_flush.hurry(),
+            WaitsFor::Turn(_) => self.wait_behind_elder(caller, received),
             WaitsFor::Room => {}
         }
         let serving = self.serving();

@@ -79,8 +79,10 @@ impl RequestPath<'_> {
         let Origin::Client(caller) = received.origin else { unreachable!("a client brought it") };
         let rpc = received.request.rpc;
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
+        path.note_given_up(&caller, rpc);
         match path.propose(log, &mut received) {
             Ok(logged) => path.tell(&caller, &received.body, logged, out),
+            Err(Stop::Completed(_)) if path.is_told_later(&caller, rpc) => {}
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
@@ -134,7 +136,12 @@ impl RequestPath<'_> {
             return Err(Stop::refuse(Refusal::Busy));
         }
         let clock = Timestamp(self.core.cluster_time.0.saturating_mul(1000));
-        match self.state.transactions.participant.on_request(rpc, &proposal, clock) {
+        let elder = self.elder_of(received, &proposal)?;
+        let arrival = match elder {
+            Some(_) => Arrival::Conflict,
+            None => self.state.transactions.participant.on_request(rpc, &proposal, clock),
+        };
+        match arrival {
             Arrival::Wait(locked) => {
                 hit(Probe::TransactionWaits);
                 Err(Stop::Nothing(Why::Parked(WaitsFor::Transaction(locked))))
@@ -281,6 +288,9 @@ impl RequestPath<'_> {
     fn tell(&mut self, caller: &Caller, body: &Body<'_>, logged: Logged, out: &mut Effects) {
         let (shard, epoch, rpc) = (self.shard, self.epoch, body.head.rpc);
         self.serving().transacting.waiting.wait_for(rpc, *caller);
+        if let Logged::Proposed { .. } = &logged {
+            self.note_try(caller, rpc);
+        }
         match logged {
             Logged::Proposed { prepared: None, .. } => self.core.log_flush.hurry(),
             Logged::Proposed { end, prepared: Some(prepared) } => {
@@ -294,8 +304,10 @@ impl RequestPath<'_> {
             }
             Logged::Refused { end, gate, result } => {
                 let when = self.durable_gate(end);
-                let waiting = &mut self.serving().transacting.waiting;
-                waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
+                if !self.waits_for_turn(caller, body, (end, &result)) {
+                    let waiting = &mut self.serving().transacting.waiting;
+                    waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
+                }
             }
         }
     }

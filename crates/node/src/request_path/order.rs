@@ -193,6 +193,9 @@ impl RequestPath<'_> {
                 Origin::Client(_) | Origin::Suspect => Why::Parked(WaitsFor::Transaction(pending)),
             }));
         }
+        if let Some(elder) = self.elder_before(received) {
+            return Err(Stop::Nothing(Why::Parked(WaitsFor::Turn(elder))));
+        }
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, None) => Action::Execute { keep_under: None },

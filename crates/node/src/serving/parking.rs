@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use kasha_transaction::Age;
 use kasha_types::{ClientId, RpcId, Tick};
 use kasha_wire::Refusal;
 
@@ -31,6 +32,8 @@ pub(crate) enum WaitsFor {
     Room,
     /// The outcome of a transaction over several shards (R8.3).
     Transaction(RpcId),
+    /// Who has waited longer, until that has had its turn (0047).
+    Turn(Age),
 }
 
 /// An update that came from a client, and waits.
@@ -55,7 +58,7 @@ impl WaitsFor {
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Lease(_) => Refusal::LeaseUnproven,
-            Self::Room | Self::Transaction(_) => Refusal::Busy,
+            Self::Room | Self::Transaction(_) | Self::Turn(_) => Refusal::Busy,
         }
     }
 }
@@ -64,6 +67,10 @@ impl Parked {
     /// What its client is told if it waits no longer.
     pub fn refusal(&self) -> Refusal {
         self.waits_for.refusal()
+    }
+
+    fn gave_way(&self) -> bool {
+        matches!(self.waits_for, WaitsFor::Turn(_))
     }
 }
 
@@ -116,6 +123,19 @@ impl Parking {
     /// How many wait for this.
     pub fn count(&self, what: WaitsFor) -> usize {
         self.parked.iter().filter(|parked| parked.waits_for == what).count()
+    }
+
+    /// Whether some have given way to those that have waited longer.
+    pub fn has_those_that_gave_way(&self) -> bool {
+        self.parked.iter().any(Parked::gave_way)
+    }
+
+    /// This update, if it has given way.
+    pub fn take_if_it_gave_way(&mut self, rpc: RpcId) -> Option<Parked> {
+        let at = self.parked.iter().position(|parked| parked.rpc == rpc && parked.gave_way())?;
+        let parked = self.parked.remove(at)?;
+        self.bytes -= parked.body.len();
+        Some(parked)
     }
 
     /// Updates that are parked.

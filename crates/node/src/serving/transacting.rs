@@ -117,7 +117,7 @@ impl Serving {
     /// Once a turn, before what the turn appended is shipped.
     #[inline]
     pub fn transact(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
-        if !site.state.transactions.is_idle() || !self.transacting.unknown.is_empty() {
+        if !site.state.transactions.is_idle() || !self.transacting.unknown.is_empty() || self.has_turns() {
             self.transact_some(term, site, now, out);
         }
     }
@@ -129,6 +129,7 @@ impl Serving {
         participant.on_synced(term.shipping.synced());
         participant.on_durable(durable);
         self.say_never(site, durable);
+        let mut are_freed = false;
         loop {
             while let Some(step) = site.state.transactions.participant.next_step() {
                 match self.take_step(term, site, step, out) {
@@ -139,7 +140,10 @@ impl Serving {
                 }
             }
             let released = site.state.transactions.participant.take_released();
-            if !self.run_those_that_waited(term, site, &released, now, out) {
+            are_freed |= !released.is_empty();
+            if !self.run_those_that_waited(term, site, &released, now, out)
+                && !(self.has_turns() && self.take_turns(term, site, (now, are_freed), out))
+            {
                 break;
             }
         }

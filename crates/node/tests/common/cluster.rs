@@ -199,7 +199,7 @@ impl Cluster {
     }
 
     pub fn envelope(&self, list: ListVersion) -> Envelope {
-        Envelope { shard: SHARD, epoch: self.epoch, list, cluster_time: ClusterTime(0), attempt: 1 }
+        Envelope { shard: SHARD, epoch: self.epoch, list, cluster_time: ClusterTime(0), attempt: 1, turn: None }
     }
 
     /// A body reaches the primary, and what it hears at once is returned.

@@ -320,6 +320,7 @@ impl Core {
             list: ListVersion::NONE,
             cluster_time: ClusterTime(0),
             attempt: 1,
+            turn: None,
         };
         let mut frame = Vec::new();
         RequestView::encode(kind, &envelope, body, &mut frame);
@@ -342,6 +343,7 @@ impl Core {
             list: ListVersion::NONE,
             cluster_time: ClusterTime(0),
             attempt: 1,
+            turn: None,
         };
         let mut frame = Vec::new();
         ReadView { envelope, read_id: 1, table: TABLE, code: read.code(), arguments: &arguments }.encode(&mut frame);

@@ -127,7 +127,12 @@ fn client(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
     let (list, cluster_time) = (cluster.configuration.shards[0].list, kasha_types::ClusterTime(0));
     let (shard, epoch) = (super::common::SHARD, cluster.epoch);
     let kind = *u.choose(&[Kind::Request, Kind::Record])?;
-    RequestView::encode(kind, &Envelope { shard, epoch, list, cluster_time, attempt: 1 }, &body, &mut frame);
+    RequestView::encode(
+        kind,
+        &Envelope { shard, epoch, list, cluster_time, attempt: 1, turn: None },
+        &body,
+        &mut frame,
+    );
     cluster.on(u.int_in_range(1..=3)?, |core| core.frame_from(Endpoint::Conn(ConnId(2)), kind, &frame));
     Ok(())
 }

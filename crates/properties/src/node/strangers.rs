@@ -7,7 +7,7 @@ use kasha_types::{ClientId, ClusterTime, ConnId, ListVersion, RpcId, Sequence, T
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Appended, Envelope, ReadView, RequestView, SyncRequest, decode_small, encode_small};
 use kasha_wire::link::ToNode;
-use kasha_wire::{AppendView, Body, Message};
+use kasha_wire::{AppendView, Body, Message, Turn};
 
 use super::common::cluster::Cluster;
 use super::{Honest, go_on, positions, some_body};
@@ -47,13 +47,22 @@ fn is_entitled(kind: Kind, payload: &[u8]) -> bool {
 }
 
 fn envelope(u: &mut Unstructured<'_>) -> Result<Envelope> {
+    let cluster_time = ClusterTime(u.arbitrary()?);
     Ok(Envelope {
         shard: speech::shard(u)?,
         epoch: speech::epoch(u)?,
         list: if u.arbitrary()? { ListVersion::NONE } else { speech::list(u)? },
-        cluster_time: ClusterTime(u.arbitrary()?),
+        cluster_time,
         attempt: u.arbitrary()?,
+        turn: if u.ratio(1, 4)? { Some(turn(u, cluster_time)?) } else { None },
     })
+}
+
+/// Whoever claims to have waited: no order of those that wait may stop a core.
+fn turn(u: &mut Unstructured<'_>, now: ClusterTime) -> Result<Turn> {
+    let waited: u16 = u.arbitrary()?;
+    let since = ClusterTime(now.0.saturating_sub(u64::from(waited)));
+    Ok(Turn { since, number: u.int_in_range(0..=3)?, returns: u.arbitrary()? })
 }
 
 /// A frame as a client sends it: well-formed requests of its own, or anything, or damaged ones of others.

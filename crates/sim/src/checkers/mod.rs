@@ -23,6 +23,7 @@ pub(crate) mod key_state;
 pub mod leases_lapse;
 pub mod linearizable_keys;
 pub mod listed_once;
+pub mod oldest_first;
 pub mod one_group;
 pub mod one_primary_per_epoch;
 pub mod one_timestamp;

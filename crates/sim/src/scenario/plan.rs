@@ -94,6 +94,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
         Scenario::DistributedBlackout => distributed_blackout(rng, &mut shape, &mut intensity),
+        Scenario::Wide => wide(rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -183,6 +184,15 @@ fn lost_memory(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     shape.duration = millis(12_000);
     intensity.nemesis_every = millis(rng.between(500, 1_500));
     intensity.acts = Acts { lost_memory: 4, crash: 3, fast_restart: 1, depose: 1, ..Acts::default() };
+}
+
+/// No faults, and as many callers as keys meet all the time.
+fn wide(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    *intensity = Intensity::calm();
+    shape.faults = shape.faults.max(1);
+    (shape.nodes, shape.shards) = (u16::from(shape.faults) + 2, u16::try_from(rng.between(2, 4)).expect("small"));
+    (shape.kind, shape.clients, shape.readers, shape.concurrency) = (LoadKind::Wide, 4, 0, 5);
+    (shape.pause, shape.duration) = ((millis(0), millis(1)), millis(3_000));
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

@@ -18,6 +18,7 @@ mod spread;
 mod tables;
 mod tokens;
 mod transactions;
+mod wide;
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
@@ -36,6 +37,7 @@ pub use spread::Spread;
 pub use tables::Tables;
 pub use tokens::Tokens;
 pub use transactions::Transactions;
+pub use wide::Wide;
 
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -165,6 +167,8 @@ pub enum LoadKind {
     Snapshots,
     /// Keys of several shards that are changed together.
     Distributed,
+    /// Transactions of many keys among many of few.
+    Wide,
     /// Values that end.
     Expiring,
     /// A table that is listed while keys come and go.
@@ -191,6 +195,7 @@ impl Mix {
             LoadKind::Bulky => return alone(Box::<Bulk>::default()),
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
+            LoadKind::Wide => return Self { short_deadlines: rng.below(200), ..alone(Box::<Wide>::default()) },
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
             LoadKind::Transactions
             | LoadKind::Snapshots

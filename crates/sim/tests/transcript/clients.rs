@@ -182,7 +182,7 @@ impl Script {
         let list = ListVersion(options.number("list").unwrap_or(shard.list.0));
         let epoch = Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32));
         let attempt = options.number("attempt").unwrap_or(1) as u32;
-        let envelope = Envelope { shard: ShardId(0), epoch, list, cluster_time: ClusterTime(0), attempt };
+        let envelope = Envelope { shard: ShardId(0), epoch, list, cluster_time: ClusterTime(0), attempt, turn: None };
         // The parts of one attempt may be sent one by one. Another epoch or list makes another attempt.
         let kept = self.clients.attempts.get(&(rpc, attempt));
         if kept.is_none_or(|kept| (kept.epoch, kept.list) != (epoch, list)) {
@@ -228,6 +228,7 @@ impl Script {
             list: ListVersion::NONE,
             cluster_time: ClusterTime(0),
             attempt: 1,
+            turn: None,
         };
         let read = Read::Get { key: words[1].as_bytes() };
         let (mut arguments, mut frame) = (Vec::new(), Vec::new());

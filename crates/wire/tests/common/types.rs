@@ -81,11 +81,35 @@ macro_rules! structs {
         }
     )*};
 }
+/// A turn is as old as ClusterTime allows.
+impl Sample for Envelope {
+    fn any() -> BoxedStrategy<Self> {
+        type Drawn = Option<(u64, u16, bool)>;
+        let turn = proptest::option::of((0..1000u64, 0..Turn::NUMBERS, proptest::prelude::any::<bool>()));
+        let fields = (super::any(), super::any(), super::any(), super::any(), super::any(), turn);
+        let envelope = |(shard, epoch, list, cluster_time, attempt, turn): (_, _, _, _, _, Drawn)| {
+            let ClusterTime(now) = cluster_time;
+            let of = |(waited, number, returns)| {
+                let since = ClusterTime(now.saturating_sub(waited));
+                Turn { since, number, returns }
+            };
+            Self { shard, epoch, list, cluster_time, attempt, turn: turn.map(of) }
+        };
+        fields.prop_map(envelope).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        let (shard, epoch, list) = (Sample::one(next), Sample::one(next), Sample::one(next));
+        let (cluster_time, attempt, number): (ClusterTime, u32, u16) =
+            (Sample::one(next), Sample::one(next), Sample::one(next));
+        let turn = Turn { since: ClusterTime(cluster_time.0 - 0x0102), number: number % Turn::NUMBERS, returns: true };
+        Self { shard, epoch, list, cluster_time, attempt, turn: Some(turn) }
+    }
+}
+
 structs! {
     RpcId { client, sequence }
     CoreId { node, core }
     LogPosition { epoch, offset }
-    Envelope { shard, epoch, list, cluster_time, attempt }
     Appended { shard, epoch, node, attach, end, round }
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }

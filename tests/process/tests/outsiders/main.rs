@@ -15,4 +15,5 @@ mod newcomer;
 mod operation_keys;
 mod status;
 mod strangers;
+mod wide;
 mod wire_page;

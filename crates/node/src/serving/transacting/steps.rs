@@ -148,6 +148,7 @@ impl Serving {
             true => self.synced_gate(term, shard, floor_until),
             false => Gate::Now,
         };
+        self.turns.happened(rpc);
         self.transacting.waiting.decided(rpc, true);
         self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
         Ok(())
@@ -200,7 +201,15 @@ impl Serving {
         self.transacting.waiting.decided(rpc, false);
         site.core.want_durable(&mut term.shipping, outcome.end); // others hear of it then
         let when = self.synced_gate(term, shard, outcome.end);
-        self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
+        let has_lost = why == Why::Conflict;
+        let is_told_elsewhere = has_lost && self.turns.who_tries(rpc).is_some();
+        self.turns.did_not_happen(rpc, has_lost);
+        if is_told_elsewhere {
+            // By the participant that it has lost at, when its turn has come there.
+            self.transacting.waiting.forget(rpc);
+        } else {
+            self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
+        }
         Ok(())
     }
 

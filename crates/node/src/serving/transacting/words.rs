@@ -63,6 +63,7 @@ impl Serving {
             self.transacting.reasons.hear(words.from, &word, &site.state.transactions);
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
+            self.let_through_if_it_gave_way(word.rpc);
             if unknown.is_some() {
                 self.on_unknown(term, site, now, (words.from, word, lease_expiry));
             }
