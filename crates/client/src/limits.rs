@@ -37,7 +37,8 @@ pub const ATTEMPT_TIMEOUT_MAX: Duration = Duration::from_secs(1);
 /// No server is waited for longer than this because it usually takes long.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How long at least the first attempt waits for an answer if the update waits for its turn (0047).
+/// How long at least the first attempt waits for an answer if the update waits for its turn (0047); and how much longer than its deadline
+/// its caller may wait to hear that it did not happen.
 pub const TURN_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The pause after a first refusal; doubles with each refusal.

@@ -110,12 +110,46 @@ fn what_meets_others_until_its_deadline_did_not_happen() {
     let deadline = Some(net.now.after(Duration::from_millis(300)));
     let id = multi_put(&mut net, &CallOptions { deadline, ..CallOptions::default() });
     for _ in 0..40 {
-        for request in net.take(Kind::Request) {
+        for request in net.take(Kind::Request).into_iter().chain(net.take(Kind::Cancel)) {
             net.answer(&request, CONFLICT, true);
         }
         net.pass(Duration::from_millis(10));
     }
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::Conflict));
+}
+
+#[test]
+fn who_has_lost_says_since_when_in_all_its_tries_and_comes_when_it_is_told() {
+    let mut net = Net::open(|options| options.locking = Locking::WhenNeeded);
+    multi_put(&mut net, &CallOptions::default());
+    let mut turns = Vec::new();
+    for _ in 0..4 {
+        let [low, high] = requests(&mut net, Kind::Request);
+        let turn = low.request().envelope.turn;
+        assert_eq!(high.request().envelope.turn, turn, "one order at all shards");
+        turns.push(turn);
+        net.answer(&low, CONFLICT, true);
+        // Only who has not waited for its turn makes a pause.
+        net.pass(Duration::from_millis(if turns.len() == 1 { 2 } else { 0 }));
+    }
+    assert_eq!(turns[0], None, "it is the youngest");
+    assert!(turns[1].is_some_and(|turn| !turn.returns));
+    assert!(turns[1..].iter().all(|turn| *turn == turns[1]), "{turns:?}");
+}
+
+#[test]
+fn whose_caller_is_gone_says_so_when_it_is_its_turn() {
+    let mut net = Net::open(|options| options.locking = Locking::WhenNeeded);
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, _] = requests(&mut net, Kind::Request);
+    net.answer(&low, CONFLICT, true);
+    net.pass(Duration::from_millis(2));
+    let [low, _] = requests(&mut net, Kind::Request);
+    net.session.abandon(id);
+    net.answer(&low, CONFLICT, true);
+    net.pass(Duration::ZERO);
+    let gone = requests(&mut net, Kind::Cancel);
+    assert!(gone.iter().all(|cancel| cancel.rpc() == low.rpc() && cancel.request().envelope.turn.is_some()));
 }
 
 #[test]

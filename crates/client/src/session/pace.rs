@@ -116,6 +116,11 @@ impl Session {
                 self.calls[slot].caller.wait_until(now.after(limits::CANCEL_GRACE));
                 self.cancel(slot, WhyNot::DeadlineCancelled, now, out);
             }
+            // It may be waiting for its turn. Then it has not happened, and a shard says so.
+            Cancel::Never if self.calls[slot].update().turn.is_some() => {
+                self.calls[slot].caller.wait_until(now.after(limits::TURN_PATIENCE));
+                self.cancel(slot, WhyNot::Conflict, now, out);
+            }
             Cancel::Never | Cancel::Begun(_) => self.detach(slot),
         }
     }

@@ -104,5 +104,5 @@ impl Nth {
 }
 
 fn envelope(list: ListVersion) -> Envelope {
-    Envelope { shard: SHARD, epoch: EPOCH, list, cluster_time: ClusterTime(1000), attempt: 1 }
+    Envelope { shard: SHARD, epoch: EPOCH, list, cluster_time: ClusterTime(1000), attempt: 1, turn: None }
 }
