@@ -179,7 +179,7 @@ class Client:
         """The same bytes in every attempt. All updates before it are known: they were made one after the other."""
         self.sequence += 1
         head = struct.pack("<QQQQ", self.client, self.sequence, self.sequence, self.lease)
-        return head + struct.pack("<QQBBHI", 0, self.time, code, 0, 0, table) + arguments
+        return head + struct.pack("<BBHI", code, 0, 0, table) + arguments
 
     def update(self, code, table, key, arguments):
         body = self.body(code, table, key_bytes(key) + arguments)
