@@ -506,12 +506,10 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             (show_value(old.as_ref(), arguments)?, json_value(old.as_ref()))
         }
         CliCommand::Delete { key } => {
-            let deleted = update(table.delete(key), arguments).await?;
-            done = if_so(deleted.is_some());
-            (
-                if deleted.is_some() { "deleted" } else { "there was no value" }.to_owned(),
-                json!({ "deleted": deleted.is_some() }),
-            )
+            let is_deleted = update(table.delete(key), arguments).await?.is_some();
+            done = if_so(is_deleted);
+            let human = if is_deleted { "deleted" } else { "there was no value" };
+            (human.to_owned(), json!({ "deleted": is_deleted }))
         }
         CliCommand::Incr { key, by, at_most: None, at_least: None, ends } => {
             let call = ends.of(table.increment(key, *by), UpdateCall::<Counter>::expires_in);
@@ -522,18 +520,13 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             let appended = update(table.append(key, value.value()?), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
         }
-        CliCommand::Scan { prefix, values: false, cursor, limit } => {
+        CliCommand::Scan { prefix, values, cursor, limit } => {
             let scan = table.scan().prefix(prefix);
-            let told = |key: &ScannedKey| (show(&key.key), json_bytes(&key.key));
-            return list(scan, *cursor, *limit, ("keys", told)).await;
-        }
-        CliCommand::Scan { prefix, values: true, cursor, limit } => {
-            let scan = table.scan().values().prefix(prefix);
-            let told = |listed: &ScannedValue| {
-                let human = format!("{}\t{}", show(&listed.key), show(&listed.value.bytes));
-                (human, json!({ "key": json_bytes(&listed.key), "value": json_value(Some(&listed.value)) }))
+            return if *values {
+                list_values(scan, *cursor, *limit).await
+            } else {
+                list_keys(scan, *cursor, *limit).await
             };
-            return list(scan, *cursor, *limit, ("values", told)).await;
         }
         CliCommand::Count => {
             let count = table.count().await?;
@@ -547,6 +540,19 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
     };
     Ok((human, json, done))
+}
+
+async fn list_keys(scan: Scan<ScannedKey>, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
+    let told = |key: &ScannedKey| (show(&key.key), json_bytes(&key.key));
+    list(scan, cursor, limit, ("keys", told)).await
+}
+
+async fn list_values(scan: Scan<ScannedKey>, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
+    let told = |listed: &ScannedValue| {
+        let human = format!("{}\t{}", show(&listed.key), show(&listed.value.bytes));
+        (human, json!({ "key": json_bytes(&listed.key), "value": json_value(Some(&listed.value)) }))
+    };
+    list(scan.values(), cursor, limit, ("values", told)).await
 }
 
 /// Keys, one on each line, and where to go on if there may be more.

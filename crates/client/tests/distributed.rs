@@ -9,11 +9,11 @@ use common::{Net, Sent, TABLE, core};
 use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion, Locking, WhyNot, WhyUnknown};
 use kasha_machine::{Endpoint, Input};
-use kasha_types::{ConfigVersion, ListVersion, NodeId, ShardId, Slot, TableId, slot_of};
+use kasha_types::{ClusterTime, ConfigVersion, ListVersion, NodeId, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, OutcomeCode, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{Outcome, OutcomeCode, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update, message};
 
 const LOW: &[u8] = b"a-low-slot-";
 const HIGH: &[u8] = b"foo";
@@ -135,6 +135,30 @@ fn who_has_lost_says_since_when_in_all_its_tries_and_comes_when_it_is_told() {
     assert_eq!(turns[0], None, "it is the youngest");
     assert!(turns[1].is_some_and(|turn| !turn.returns));
     assert!(turns[1..].iter().all(|turn| *turn == turns[1]), "{turns:?}");
+}
+
+/// A client whose time was ahead is told so between two tries. Its age goes back with its time, once, and stays the same after that: a shard
+/// would take another age for somebody else, and let it wait behind itself.
+#[test]
+fn whose_time_is_set_back_keeps_one_age() {
+    let mut net = Net::open(|options| options.locking = Locking::WhenNeeded);
+    multi_put(&mut net, &CallOptions::default());
+    let mut turns = Vec::new();
+    for number in 0..5 {
+        let [low, high] = requests(&mut net, Kind::Request);
+        let envelope = low.request().envelope;
+        assert_eq!(envelope.turn, high.request().envelope.turn);
+        assert!(envelope.turn.is_none_or(|turn| turn.since <= envelope.cluster_time), "{envelope:?}");
+        turns.extend(envelope.turn);
+        if number == 1 {
+            let shown = net.session.cluster_time(net.now);
+            let (least, most) = (ClusterTime(shown.0 - 1), ClusterTime(shown.0 - 1));
+            net.message(low.to, &message::TimeIs { shown, least, most });
+        }
+        net.answer(&low, CONFLICT, true);
+        net.pass(Duration::from_millis(if number == 0 { 2 } else { 0 }));
+    }
+    assert!(turns[1].since <= turns[0].since && turns[2..].iter().all(|turn| *turn == turns[1]), "{turns:?}");
 }
 
 #[test]
@@ -498,7 +522,7 @@ fn under_a_key(net: &mut Net) -> CallId {
 }
 
 #[test]
-fn r4_9_an_operation_key_goes_to_all_participants_and_lives_in_the_slot_that_was_named_first() {
+fn r4_9_an_operation_key_goes_to_all_participants_and_belongs_to_the_key_that_was_named_first() {
     let mut net = Net::open(|_| ());
     under_a_key(&mut net);
     let [low, high] = requests(&mut net, Kind::Request);

@@ -144,9 +144,9 @@ impl OperationKeys {
         expired.take(max).map(|(&(_, place), &hash)| (hash, place))
     }
 
-    /// When a key expires; `None`: it is not known.
-    pub fn expires_at(&self, hash: KeyHash, is_key: impl FnMut(Place) -> bool) -> Option<ClusterTime> {
-        self.find(hash, is_key).map(|entry| entry.expires_at)
+    /// When a key expires, and where its record is; `None`: it is not known.
+    pub fn expiry(&self, hash: KeyHash, is_key: impl FnMut(Place) -> bool) -> Option<(ClusterTime, Place)> {
+        self.find(hash, is_key).map(|entry| (entry.expires_at, entry.place))
     }
 
     /// The record at this place goes with its segment (see [`crate::Tracker::forget`]). Says whether it was held.

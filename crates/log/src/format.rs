@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0  u16  magic 0x4B47 ("GK")              16  u64  offset of this group since the log began
-//!  2  u16  format version, 2                24  u32  epoch whose primary wrote it
+//!  2  u16  format version, 3                24  u32  epoch whose primary wrote it
 //!  4  u32  payload bytes, multiple of 8     28  u32  epoch of the group before it
 //!  8  u32  CRC-32C of bytes 12 to the end   32  u64  offset of the group before it (0 for the first of all)
 //! 12  u32  number of entries, from 1        40  u64  flags: bit 0 = copies, others 0
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A group of copies holds what the cleaner copied from older segments, and nothing that happened. Replay does not look at the
-//! flag: for readers of a log. Version 1 had no flags, and is read.
+//! flag: for readers of a log.
 //!
 //! An entry, and the payloads that this crate reads itself (the others belong to the crates that own the kinds):
 //!

@@ -14,6 +14,8 @@ use crate::state::ShardState;
 
 /// Operation keys expired in one turn.
 const EXPIRED_KEYS_MAX: usize = 32;
+/// No further one is dropped after so many bytes that say so: each holds its first key.
+const DROPPED_BYTES_MAX: usize = 8 * 1024;
 
 /// The operation key of a request, and all that is derived from it.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +67,9 @@ pub(crate) fn drop_if_expired(
     dead: &mut Vec<EntryOffset>,
 ) -> Result<Option<LogEnd>, Full> {
     match state.operation_key_expiry(log, key.hash, &key.name) {
-        Some(expiry) if expiry < now => {
-            let dropped = OperationKeyDropped { slot: key.slot, at: now, name: key.name };
+        Some((expiry, at)) if expiry < now => {
+            // The record's slot: the request's own first key here may be another one than the record's.
+            let dropped = OperationKeyDropped { slot: record_at(log, at).slot, at: now, name: key.name };
             drop_operation_key(log, state, epoch, &dropped, dead).map(Some)
         }
         Some(_) | None => Ok(None),
@@ -90,7 +93,7 @@ pub(crate) fn drop_some_expired(
     if !have_expired(state, now) {
         return None;
     }
-    let mut end = None;
+    let (mut end, mut bytes) = (None, 0);
     let expired: Vec<_> = state.operation_keys.next_expired(now, EXPIRED_KEYS_MAX).collect();
     for (_, place) in expired {
         let record = record_at(log, place);
@@ -104,6 +107,10 @@ pub(crate) fn drop_some_expired(
         match drop_operation_key(log, state, epoch, &dropped, dead) {
             Ok(dropped) => end = Some(dropped),
             Err(_) => break, // no memory now: a later turn tries again
+        }
+        bytes += dropped.encoded_len();
+        if bytes >= DROPPED_BYTES_MAX {
+            break;
         }
     }
     end

@@ -176,9 +176,14 @@ impl ShardState {
         dead.extend(self.floor_entry.replace(at));
     }
 
-    /// When an operation key expires; `None`: it is not known.
-    pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, name: &OperationName<'_>) -> Option<ClusterTime> {
-        self.operation_keys.expires_at(hash, |at| is_operation_key(log, at, name))
+    /// When an operation key expires, and where its record is; `None`: it is not known.
+    pub fn operation_key_expiry(
+        &self,
+        log: &Log,
+        hash: KeyHash,
+        name: &OperationName<'_>,
+    ) -> Option<(ClusterTime, EntryOffset)> {
+        self.operation_keys.expiry(hash, |at| is_operation_key(log, at, name))
     }
 
     /// Where an operation key's record is, whatever it says of expiry.

@@ -203,6 +203,9 @@ impl Witnesses {
         let Ok(body) = Body::decode(view.body) else { return };
         let mut hashes = std::mem::take(&mut core.scratch.hashes);
         body.footprint_at(view.envelope.shard, &mut hashes);
+        if body.operation_key.is_some() && planted::is_on(Bug::OperationKeyNotRecorded) {
+            hashes.pop();
+        }
         let before = out.mark();
         let verdict = self.record(core, view, &body, &hashes, out);
         let wrote = out.mark() != before;

@@ -1,5 +1,5 @@
-//! Rules of the cleaner, left out: a story that a test tells ends otherwise. In the simulator nothing damages memory, and clients
-//! hardly ever come back in the moment that matters. Run this with
+//! Rules that are left out: a story that a test tells ends otherwise. In the simulator nothing damages memory, clients hardly ever come
+//! back in the moment that matters, and two operations under one key hardly ever differ only at another shard. Run this with
 //! `cargo test --release -p kasha-node --features planted-bugs --test planted`.
 
 #![cfg(feature = "planted-bugs")]
@@ -15,6 +15,7 @@ use kasha_types::planted::{self, Bug};
 const NOTICED: &[(Bug, fn(), &str)] = &[
     (Bug::DamageCopied, stories::a_damaged_segment_stops_its_node, "it was not found"),
     (Bug::FloorCopiedAsNew, stories::the_copy_of_a_floor_forgets_nobody, "a replay loses Completion"),
+    (Bug::OperationKeyNotRecorded, stories::a_witness_keeps_one_of_two_under_one_operation_key, "nothing holds it up"),
 ];
 
 #[test]

@@ -72,26 +72,42 @@ fn the_younger_give_way_on_its_keys_until_it_has_come_or_its_time_is_over() {
     let Scene { mut cluster, holder, y, z } = scene();
     let locks = distributed((4, 1), &[(TABLE, increment(&y))], &[(TABLE, increment(&z))]);
     cluster.send(4, ListVersion::NONE, &locks);
-    cluster.settle();
+    go_on(&mut cluster);
     assert_eq!(told(&cluster.heard(4)), CONFLICT, "nobody holds y, but an elder waits for it");
     let elder = distributed((5, 1), &[(TABLE, increment(&y))], &[(TABLE, increment(&z))]);
     send_aged(&mut cluster, Kind::Request, (5, 800), false, &elder);
-    cluster.settle();
+    go_on(&mut cluster);
     let (code, _) = told(&cluster.heard(5)).expect("it has waited longer");
     assert_eq!(code, OutcomeCode::Prepared as u8);
     word(&mut cluster, 1, &elder, Told::Proposed(1));
     let without_locks = distributed((6, 1), &[(TABLE, put(&y))], &[(TABLE, put(&z))]);
     cluster.send(6, ListVersion::NONE, &without_locks);
-    cluster.settle();
+    go_on(&mut cluster);
     word(&mut cluster, 1, &holder, Told::Proposed(1));
     go_on(&mut cluster);
     assert_eq!(told(&cluster.heard(3)), CONFLICT, "it is its turn");
     assert_eq!(told(&cluster.heard(6)), None, "it waits before it is proposed");
     cluster.settle(); // and client 3 does not come
+    // Else what has seen the increment of client 5 waits for that.
+    word(&mut cluster, 1, &elder, Told::Executed { at: 1_000_002, recorded: true, settled: true });
     word(&mut cluster, 1, &without_locks, Told::Proposed(1));
     cluster.settle();
     let heard = cluster.heard(6);
     assert!(matches!(&heard[..], [Heard::Answer { .. }]), "{heard:?}");
+}
+
+/// A participant that is gone for long blocks only what conflicts with it (section 8), also if somebody waits behind it who wants more.
+#[test]
+fn who_waits_for_long_is_told_and_holds_up_nobody_at_its_other_keys() {
+    let Scene { mut cluster, y, z, .. } = scene();
+    cluster.settle();
+    cluster.settle(); // x is not free all the time
+    assert_eq!(told(&cluster.heard(3)), CONFLICT);
+    let locks = distributed((4, 1), &[(TABLE, increment(&y))], &[(TABLE, increment(&z))]);
+    cluster.send(4, ListVersion::NONE, &locks);
+    go_on(&mut cluster);
+    let (code, _) = told(&cluster.heard(4)).expect("nobody waits for y");
+    assert_eq!(code, OutcomeCode::Prepared as u8);
 }
 
 /// Else it would stand in the elder's way there, and the elder in its way here.
@@ -100,10 +116,10 @@ fn what_is_proposed_elsewhere_gives_way_to_nobody() {
     let Scene { mut cluster, y, z, .. } = scene();
     let without_locks = distributed((6, 1), &[(TABLE, put(&y))], &[(TABLE, put(&z))]);
     cluster.send(6, ListVersion::NONE, &without_locks);
-    cluster.settle();
+    go_on(&mut cluster);
     assert_eq!(told(&cluster.heard(6)), None);
     word(&mut cluster, 1, &without_locks, Told::Proposed(1)); // the other participant's vote
-    cluster.settle();
+    go_on(&mut cluster);
     let heard = cluster.heard(6);
     assert!(matches!(&heard[..], [Heard::Answer { .. }]), "client 3 waits still, and has not held it up: {heard:?}");
     assert_eq!(told(&cluster.heard(3)), None);
@@ -117,7 +133,7 @@ fn whose_caller_has_given_up_holds_up_nobody() {
     send_aged(&mut cluster, Kind::Cancel, (3, 900), false, &waits);
     let locks = distributed((4, 1), &[(TABLE, increment(&y))], &[(TABLE, increment(&z))]);
     cluster.send(4, ListVersion::NONE, &locks);
-    cluster.settle();
+    go_on(&mut cluster);
     let (code, _) = told(&cluster.heard(4)).expect("nobody waits for y");
     assert_eq!(code, OutcomeCode::Prepared as u8);
 }

@@ -79,7 +79,8 @@ pub enum DataDirError {
     /// Another version of Kasha made the folder.
     #[error(
         "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}: use the version that \
-         wrote it, or give this node an empty folder and let it copy its data from the others (K0104)",
+         wrote it; or, if the other nodes have format {FORMAT}, give this node an empty folder, and it copies its data from \
+         them (K0104)",
         path.display()
     )]
     OtherFormat {

@@ -16,8 +16,7 @@ use crate::bad_links::{BadLinks, CutRun};
 use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::{
     convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, oldest_first, sent_again,
-    strictly_serializable,
-    tables,
+    strictly_serializable, tables,
 };
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};

@@ -40,7 +40,7 @@ pub use footprint::Footprint;
 pub use gates::{GateId, Origin};
 pub use participant::Participant;
 pub use steps::{Arrival, Step};
-pub use turns::{Age, Lost, Turns};
+pub use turns::{Age, Lost, Patience, Turns};
 pub use word::{Behind, Said, Why, Word};
 
 /// A place in the order of distributed transactions: microseconds of cluster time, or more if the order needs it. Equal ones are

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! lost again ─▶ waits ─ oldest of all that wait for its keys, and these are free ─▶ has its turn ─ happens ─▶ gone
-//!                 ▲                                                                  │   └── does not come in time ─▶ gone
+//!                 ▲ └── for too long: told to come, and gone                         │   └── does not come in time ─▶ gone
 //!                 └────────────────────────── loses once more ───────────────────────┘
 //! ```
 //!
@@ -16,6 +16,7 @@
 //! gives way is one whose request might have come later, or one that is told of a conflict.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClientId, ClusterTime, KeyHash, LogEnd, RpcId, Tick};
@@ -25,6 +26,11 @@ use crate::footprint::Access;
 
 /// Those that wait at one shard. Beyond, whoever loses is told at once, and comes again by itself.
 const WAITING_MAX: usize = 1024;
+/// Their keys, of all together.
+const KEYS_MAX: usize = 16 * 1024;
+/// So often a turn is begun anew by one that comes and loses elsewhere, or finds what it has read changed. Then its place is gone, and
+/// those that gave way come in: so nobody holds up the others for ever, whatever it says of its age.
+const RENEWALS_MAX: u8 = 8;
 
 /// Since when somebody waits, and who it is. The same at all shards, and in all its tries: all shards put them into one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,16 +56,37 @@ pub struct Lost {
 enum Stage {
     /// It waits for its turn, and for this answer.
     Waits(Option<Lost>),
-    /// It has its turn until then. `None`: its time has not begun.
-    Has { until: Option<Tick> },
+    /// It has its turn.
+    Has,
+}
+
+/// How long each stage may last.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Waiting: a client that is gone, or a key that is not freed for long, holds up those that want its other keys only so long.
+    pub waits: Duration,
+    /// Its turn.
+    pub turn: Duration,
+    /// The turn of one that reads before it comes.
+    pub turn_of_reader: Duration,
 }
 
 #[derive(Debug)]
 struct Waiter {
     footprint: Footprint,
     stage: Stage,
+    /// When the stage is over. `None`: its time has not begun.
+    until: Option<Tick>,
     /// It reads before it comes: also updates of one shard give way to it.
     reads_first: bool,
+    /// How often its turn was begun anew.
+    renewals: u8,
+}
+
+impl Waiter {
+    fn new(footprint: Footprint, stage: Stage, reads_first: bool) -> Self {
+        Self { footprint, stage, until: None, reads_first, renewals: 0 }
+    }
 }
 
 /// Those that have lost to others at a shard, by age and by key.
@@ -67,6 +94,8 @@ struct Waiter {
 pub struct Turns {
     waiters: BTreeMap<Age, Waiter>,
     keys: BTreeMap<KeyHash, BTreeMap<Age, Access>>,
+    /// How many these are.
+    keys_of_all: usize,
     /// What is pending of them.
     tries: BTreeMap<RpcId, Age>,
     /// Somebody has come or gone since it was asked whose turn is next.
@@ -87,40 +116,65 @@ impl Turns {
         self.elder_that(age, footprint, |_| true)
     }
 
-    /// The same among those that read before they come.
+    /// The same among those that read before they come. One that has not lost yet gives way only to who has its turn: who still waits
+    /// has nothing of what it has read to lose.
     #[must_use]
     pub fn elder_that_reads(&self, age: Option<Age>, footprint: &Footprint) -> Option<Age> {
-        self.elder_that(age, footprint, |waiter| waiter.reads_first)
+        self.elder_that(age, footprint, |waiter| {
+            waiter.reads_first && (age.is_some() || matches!(waiter.stage, Stage::Has))
+        })
     }
 
     fn elder_that(&self, age: Option<Age>, footprint: &Footprint, is_it: impl Fn(&Waiter) -> bool) -> Option<Age> {
         if self.waiters.is_empty() || planted::is_on(Bug::YoungGoesFirst) {
             return None;
         }
-        let elder_at = |(key, access): (KeyHash, Access)| {
-            let ages = self.keys.get(&key)?.iter();
-            let elders = ages.take_while(|(other, _)| age.is_none_or(|own| **other < own));
-            let mut in_the_way = elders.filter(|(_, other)| access.conflicts(**other));
-            in_the_way.find(|(other, _)| is_it(&self.waiters[other])).map(|(&other, _)| other)
-        };
-        footprint.keys().filter_map(elder_at).min()
+        footprint.keys().filter_map(|key| self.elder_at(key, age, &is_it)).min()
+    }
+
+    fn elder_at(
+        &self,
+        (key, access): (KeyHash, Access),
+        age: Option<Age>,
+        is_it: impl Fn(&Waiter) -> bool,
+    ) -> Option<Age> {
+        let ages = self.keys.get(&key)?.iter();
+        let elders = ages.take_while(|(other, _)| age.is_none_or(|own| **other < own));
+        let mut in_the_way = elders.filter(|(_, other)| access.conflicts(**other));
+        in_the_way.find(|(other, _)| is_it(&self.waiters[other])).map(|(&other, _)| other)
+    }
+
+    fn has_elder(&self, age: Age, footprint: &Footprint) -> bool {
+        !planted::is_on(Bug::YoungGoesFirst)
+            && footprint.keys().any(|key| self.elder_at(key, Some(age), |_| true).is_some())
     }
 
     /// It has lost, and waits for its turn from now on; also if it had a turn before. False: there is no room for it.
     pub fn wait(&mut self, age: Age, footprint: Footprint, reads_first: bool, lost: Option<Lost>) -> bool {
-        self.put(age, Waiter { footprint, stage: Stage::Waits(lost), reads_first })
+        let renewals = self.renewals(age);
+        self.put(age, Waiter { renewals, ..Waiter::new(footprint, Stage::Waits(lost), reads_first) })
     }
 
     /// It has its turn at once: nobody older waits for its keys, and it has found what makes it come again.
     pub fn take(&mut self, age: Age, footprint: Footprint) {
-        self.put(age, Waiter { footprint, stage: Stage::Has { until: None }, reads_first: true });
+        let renewals = self.renewals(age) + 1;
+        match renewals <= RENEWALS_MAX {
+            true => _ = self.put(age, Waiter { renewals, ..Waiter::new(footprint, Stage::Has, true) }),
+            false => self.leave(age),
+        }
+    }
+
+    fn renewals(&self, age: Age) -> u8 {
+        self.waiters.get(&age).map_or(0, |waiter| waiter.renewals)
     }
 
     fn put(&mut self, age: Age, waiter: Waiter) -> bool {
         self.leave(age);
-        if self.waiters.len() >= WAITING_MAX {
+        let keys = waiter.footprint.keys().count();
+        if self.waiters.len() >= WAITING_MAX || self.keys_of_all + keys > KEYS_MAX {
             return false;
         }
+        self.keys_of_all += keys;
         for (key, access) in waiter.footprint.keys() {
             self.keys.entry(key).or_default().insert(age, access);
         }
@@ -133,6 +187,7 @@ impl Turns {
     pub fn leave(&mut self, age: Age) {
         let Some(waiter) = self.waiters.remove(&age) else { return };
         self.has_changed = true;
+        self.keys_of_all -= waiter.footprint.keys().count();
         for (key, _) in waiter.footprint.keys() {
             let ages = self.keys.get_mut(&key).expect("it waits for the key");
             ages.remove(&age);
@@ -178,9 +233,10 @@ impl Turns {
     pub fn did_not_happen(&mut self, rpc: RpcId, conflicts: bool) {
         let Some(age) = self.tries.remove(&rpc) else { return };
         match self.waiters.get_mut(&age) {
-            Some(waiter) if conflicts || waiter.reads_first => {
-                if let Stage::Has { until } = &mut waiter.stage {
-                    *until = None;
+            Some(waiter) if (conflicts || waiter.reads_first) && waiter.renewals < RENEWALS_MAX => {
+                if let Stage::Has = waiter.stage {
+                    waiter.until = None;
+                    waiter.renewals += 1;
                 }
             }
             Some(_) | None => self.leave(age),
@@ -196,58 +252,70 @@ impl Turns {
         self.has_changed = false;
         let is_next = |age: &Age, waiter: &Waiter| {
             matches!(waiter.stage, Stage::Waits(_))
-                && self.elder(Some(*age), &waiter.footprint).is_none()
+                && !self.has_elder(*age, &waiter.footprint)
                 && is_free(&waiter.footprint)
         };
         let age = self.waiters.iter().find(|(age, waiter)| is_next(age, waiter)).map(|(&age, _)| age)?;
         let waiter = self.waiters.get_mut(&age).expect("just found");
         self.has_changed = true; // there may be another one
-        match std::mem::replace(&mut waiter.stage, Stage::Has { until: None }) {
+        waiter.until = None;
+        match std::mem::replace(&mut waiter.stage, Stage::Has) {
             Stage::Waits(lost) => Some((age, lost)),
-            Stage::Has { .. } => None,
+            Stage::Has => None,
         }
     }
 
-    /// Those that have had their turn, and have not come in time, are gone. How many. What is pending has come. `time`: how long each
-    /// has, by whether it reads before it comes.
-    pub fn lapse(&mut self, now: Tick, time: impl Fn(bool) -> std::time::Duration) -> usize {
+    /// Those whose time is over are gone: who has had its turn, and has not come; and who has waited too long, which is told what it waits
+    /// for. What is pending has come, and has its turn until it ends.
+    pub fn lapse(&mut self, now: Tick, patience: Patience) -> Vec<Option<Lost>> {
         let mut late = Vec::new();
         for (&age, waiter) in &mut self.waiters {
-            if let Stage::Has { until } = &mut waiter.stage {
-                let until = *until.get_or_insert(now.after(time(waiter.reads_first)));
-                if until <= now {
-                    late.push(age);
-                }
+            let time = match (waiter.stage, waiter.reads_first) {
+                (Stage::Waits(_), _) => patience.waits,
+                (Stage::Has, false) => patience.turn,
+                (Stage::Has, true) => patience.turn_of_reader,
+            };
+            let until = *waiter.until.get_or_insert(now.after(time));
+            if until <= now {
+                late.push((age, now.after(time)));
             }
         }
-        if !late.is_empty() {
-            let has_come = |age: &Age| self.tries.values().any(|known| known == age);
-            late.retain(|age| !has_come(age));
-        }
-        late.iter().for_each(|&age| self.leave(age));
-        late.len()
+        late.into_iter().filter_map(|(age, anew)| self.end_turn(age, anew)).collect()
     }
 
-    /// When the next turn is over.
+    /// See [`Self::lapse`]. `None`: it has come.
+    fn end_turn(&mut self, age: Age, anew: Tick) -> Option<Option<Lost>> {
+        let waiter = self.waiters.get_mut(&age).expect("it is late");
+        let lost = match waiter.stage {
+            Stage::Has if self.tries.values().any(|known| *known == age) => {
+                waiter.until = Some(anew);
+                return None;
+            }
+            Stage::Has => None,
+            Stage::Waits(lost) => lost,
+        };
+        self.leave(age);
+        Some(lost)
+    }
+
+    /// When the next time is over.
     #[must_use]
     pub fn next_lapse(&self) -> Option<Tick> {
-        let ends = self.waiters.values().filter_map(|waiter| match waiter.stage {
-            Stage::Has { until } => until,
-            Stage::Waits(_) => None,
-        });
-        ends.min()
+        self.waiters.values().filter_map(|waiter| waiter.until).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use kasha_types::Sequence;
 
     use super::*;
 
-    const TIME: Duration = Duration::from_millis(10);
+    const PATIENCE: Patience = Patience {
+        waits: Duration::from_millis(1000),
+        turn: Duration::from_millis(10),
+        turn_of_reader: Duration::from_millis(20),
+    };
 
     fn age(since: u64) -> Age {
         Age { since: ClusterTime(since), client: ClientId(1), number: 0 }
@@ -307,19 +375,69 @@ mod tests {
         assert_eq!(turns.next(true, |_| true), Some((age(2), Some(lost))));
     }
 
+    fn lapsed(turns: &mut Turns, millis: u64) -> (usize, Option<Tick>) {
+        (turns.lapse(tick(millis), PATIENCE).len(), turns.next_lapse())
+    }
+
     #[test]
     fn a_turn_lapses_unless_what_it_is_for_is_pending() {
         let mut turns = Turns::default();
         assert!(turns.wait(age(1), writes([1]), false, None));
-        assert_eq!(turns.lapse(tick(100), |_| TIME), 0, "it waits for its turn");
+        assert_eq!(lapsed(&mut turns, 100), (0, Some(tick(1100))), "it waits for its turn");
         assert!(turns.next(true, |_| true).is_some());
-        assert_eq!((turns.lapse(tick(100), |_| TIME), turns.next_lapse()), (0, Some(tick(110))));
+        assert_eq!(lapsed(&mut turns, 100), (0, Some(tick(110))));
         turns.tries(rpc(1), age(1));
-        assert_eq!(turns.lapse(tick(200), |_| TIME), 0, "it has come");
+        assert_eq!(
+            lapsed(&mut turns, 200),
+            (0, Some(tick(210))),
+            "it has come, and no time that is over wakes the core"
+        );
         turns.did_not_happen(rpc(1), true);
-        assert_eq!((turns.lapse(tick(201), |_| TIME), turns.next_lapse()), (0, Some(tick(211))), "it may come again");
-        assert_eq!(turns.lapse(tick(211), |_| TIME), 1);
+        assert_eq!(lapsed(&mut turns, 201), (0, Some(tick(211))), "it may come again");
+        assert_eq!(lapsed(&mut turns, 211), (1, None));
         assert!(turns.is_empty());
+    }
+
+    /// A participant that is gone for long blocks only what conflicts with it (section 8).
+    #[test]
+    fn who_waits_too_long_is_told_and_holds_up_nobody_any_more() {
+        let mut turns = Turns::default();
+        let lost = Lost { rpc: rpc(1), end: LogEnd(7) };
+        assert!(turns.wait(age(1), writes([1, 2]), false, Some(lost)));
+        assert_eq!(turns.next(true, |_| false), None, "a key is not free");
+        assert_eq!(lapsed(&mut turns, 0).0, 0);
+        assert_eq!(turns.elder(None, &writes([2])), Some(age(1)));
+        assert_eq!(turns.lapse(tick(1000), PATIENCE), [Some(lost)]);
+        assert_eq!(turns.elder(None, &writes([2])), None);
+        assert!(turns.is_empty());
+    }
+
+    #[test]
+    fn nobody_has_its_turn_for_ever() {
+        let mut turns = Turns::default();
+        for _ in 0..RENEWALS_MAX {
+            turns.take(age(1), writes([1]));
+            assert!(turns.has(age(1)));
+        }
+        turns.take(age(1), writes([1]));
+        assert!(!turns.has(age(1)), "what it reads was changed again and again");
+        assert!(turns.wait(age(2), writes([1]), false, None) && turns.next(true, |_| true).is_some());
+        for sequence in 0..=u64::from(RENEWALS_MAX) {
+            assert!(turns.has(age(2)));
+            turns.tries(rpc(sequence), age(2));
+            turns.did_not_happen(rpc(sequence), true);
+        }
+        assert!(!turns.has(age(2)), "it has lost elsewhere again and again");
+    }
+
+    #[test]
+    fn updates_of_one_shard_give_way_only_to_a_program_that_has_its_turn() {
+        let mut turns = Turns::default();
+        assert!(turns.wait(age(1), writes([1]), true, None));
+        assert_eq!(turns.elder_that_reads(None, &writes([1])), None, "it has read nothing yet");
+        assert_eq!(turns.elder_that_reads(Some(age(2)), &writes([1])), Some(age(1)), "programs come by age");
+        assert!(turns.next(true, |_| true).is_some());
+        assert_eq!(turns.elder_that_reads(None, &writes([1])), Some(age(1)));
     }
 
     #[test]
@@ -343,5 +461,9 @@ mod tests {
         }
         assert!(!turns.wait(age(u64::MAX), writes([1]), false, None));
         assert!(turns.wait(age(1), writes([7]), false, None), "it waits already");
+        let mut turns = Turns::default();
+        let many = || Footprint::new([], (0..KEYS_MAX as u64).map(KeyHash));
+        assert!(turns.wait(age(1), many(), false, None) && !turns.wait(age(2), writes([1]), false, None));
+        assert!(turns.wait(age(1), writes([1]), false, None) && turns.wait(age(2), writes([1]), false, None));
     }
 }

@@ -225,6 +225,8 @@ bugs! {
     VersionFloorUngated = "version_floor_ungated",
     /// R4.9: the operation key is missing in the overlap test: an update that finds the key used is answered at once.
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
+    /// R4.9: the operation key is missing in the witness's footprint.
+    OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R4.9: an operation key names whatever has its first key in a slot, of any key and any table.
     OperationKeyBySlot = "operation_key_by_slot",
     /// R4.9: an update is run past its operation key's time limit.

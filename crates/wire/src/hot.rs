@@ -64,7 +64,8 @@ impl Turn {
             None if number == 0 => Ok(None),
             None => Err(DecodeError::Invalid("a turn")),
             Some(waited) => {
-                let since = ClusterTime(now.0.saturating_sub(u64::from(waited)));
+                let since = now.0.checked_sub(u64::from(waited)).map(ClusterTime);
+                let since = since.ok_or(DecodeError::Invalid("a turn that began before all time"))?;
                 Ok(Some(Self { since, number: number & !Self::RETURNS, returns: number & Self::RETURNS != 0 }))
             }
         }

@@ -15,7 +15,10 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn the_demonstration_loses_and_doubles_nothing() {
-    let output = run(&["demo", "--seconds", "6"]);
+    // On a busy machine all primaries may come to the node that it spares. Then it says so, and asks for another seed.
+    let tries = ["1", "2", "3"].map(|seed| move || run(&["demo", "--seconds", "6", "--seed", seed]));
+    let is_done = |output: &Output| !text(&output.stderr).contains("with another --seed");
+    let output = tries.iter().map(|demo| demo()).find(is_done).expect("one of three has a primary to strike");
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}\n{errors}");
     for words in ["nothing lost, nothing doubled", "kill -9", "still believes to be primary", "Without: "] {

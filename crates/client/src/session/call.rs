@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kasha_types::limits::FAULTS_MAX;
-use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
+use kasha_types::{ClusterTime, CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read, Turn};
 use kasha_witness::Attempt;
 
@@ -233,6 +233,19 @@ impl Call {
             Kind::Update(update) => update,
             other => panic!("{other:?} is no update"),
         }
+    }
+
+    /// Whether it says since when it has lost, and may wait for its turn (0047).
+    pub(super) fn has_turn(&self) -> bool {
+        matches!(self.kind, Kind::Update(UpdateCall { turn: Some(_), .. }))
+    }
+
+    /// Its turn, for an envelope with this time. Time may have been set back since it had lost: then it has lost just now, and from now on
+    /// says so in all its tries.
+    pub(super) fn turn_at(&mut self, cluster_time: ClusterTime) -> Option<Turn> {
+        let turn = self.update().turn.as_mut()?;
+        turn.since = turn.since.min(cluster_time);
+        Some(*turn)
     }
 
     /// Keys of several shards have changed between two looks at them.

@@ -34,6 +34,8 @@ pub(super) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
 
 /// So often whoever has lost comes at once when its turn has come. More often it hardly loses; then it pauses.
 const TURNS_WITHOUT_PAUSE: u32 = 8;
+/// Whoever hears sooner that it has lost may not have waited for its turn.
+const TOLD_AT_ONCE: Duration = Duration::from_millis(2);
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -315,15 +317,22 @@ impl Session {
         open.conflicts += u32::from(!leaves_locks);
         open.forget_answers();
         let conflicts = open.conflicts;
+        let pauses = conflicts.saturating_sub(TURNS_WITHOUT_PAUSE);
+        // A shard that has no room for those that wait tells them at once. Then its load grows unless the pauses do.
+        let is_told_at_once = now.since(self.calls[slot].sent_at) < TOLD_AT_ONCE;
         if !matches!(self.calls[slot].caller, super::Caller::Waits { .. }) {
             self.give_up_turn(slot, now);
         }
         self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
         // Under the next id nothing was sent yet.
-        (call.attempts, call.silent, call.refused) = (0, 0, conflicts.saturating_sub(TURNS_WITHOUT_PAUSE).min(3));
+        (call.attempts, call.silent, call.refused) = (0, 0, if is_told_at_once { pauses } else { pauses.min(3) });
         let is_callers_to_try = matches!(call.update().again, Again::ByCaller(_));
         if !matches!(call.caller, super::Caller::Waits { .. }) || is_callers_to_try {
+            if leaves_locks {
+                let keys = self.hashes_of(slot);
+                self.contention.met_others(&keys);
+            }
             // Nobody waits for it any more: it is not begun again behind its caller's back. Or its caller does that.
             return self.end(slot, Completion::NotExecuted(WhyNot::Conflict));
         }
@@ -350,7 +359,7 @@ impl Session {
     /// next tries.
     pub fn turn(&mut self, now: Tick) -> Turn {
         let number = self.rng.below(u64::from(Turn::NUMBERS));
-        Turn { since: self.cluster.time(now), number: u16::try_from(number).expect("few numbers"), returns: true }
+        Turn { since: self.cluster.time_taken(now), number: u16::try_from(number).expect("few numbers"), returns: true }
     }
 
     /// How long at least an attempt may be silent that has lost before: it may wait for its turn.

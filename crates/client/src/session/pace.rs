@@ -144,7 +144,9 @@ impl Session {
             self.send_sync(slot, in_flight, now, out);
             return;
         }
-        primaries.iter().for_each(|&core| self.silence.note_timeout(core, self.options.attempt_timeout, now));
+        if !self.calls[slot].has_turn() {
+            primaries.iter().for_each(|&core| self.silence.note_timeout(core, self.options.attempt_timeout, now));
+        }
         self.stats.timeouts += 1;
         let call = &mut self.calls[slot];
         call.silent += 1;
@@ -199,12 +201,13 @@ impl Session {
     }
 
     /// A core has answered the first attempt, or its sync. What was sent twice does not tell how long the core took: the
-    /// answer may be to either (Karn's rule).
+    /// answer may be to either (Karn's rule). And what waited for its turn says nothing of the core.
     pub(super) fn note_answer_time(&mut self, slot: usize, core: CoreId, to_sync: bool, now: Tick) {
         let call = &self.calls[slot];
         if let Stage::InFlight(in_flight) = call.stage
             && in_flight.sync_sent == to_sync
             && call.attempts == 1
+            && !call.has_turn()
         {
             self.silence.note_answer(core, now.since(call.sent_at), now);
         }

@@ -116,7 +116,7 @@ impl Session {
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
         let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
         let Target { shard, epoch, primary, list, witnesses } = target;
-        let turn = call.update().turn;
+        let turn = call.turn_at(cluster_time);
         let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn };
         let mark = out.mark();
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
@@ -144,8 +144,8 @@ impl Session {
     /// Nobody waits for the call any more, and it will not come when its turn is: the participants hear that, so that others need not wait
     /// for it (0047). What they have recorded stays.
     pub(super) fn give_up_turn(&mut self, slot: usize, now: Tick) {
-        let cluster_time = self.cluster.time(now);
-        let Some(turn) = self.calls[slot].update().turn else { return };
+        let cluster_time = self.cluster.time_taken(now);
+        let Some(turn) = self.calls[slot].turn_at(cluster_time) else { return };
         let attempt = self.calls[slot].attempts;
         for participant in &self.distributed[&self.calls.id(slot)].participants {
             let Ok(Target { shard, epoch, primary, list, .. }) = self.target_at(participant.shard) else { continue };

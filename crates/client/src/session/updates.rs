@@ -243,7 +243,7 @@ impl Session {
         let Target { shard, epoch, primary, list, witnesses } = target;
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
         let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
-        let turn = call.update().turn;
+        let turn = call.turn_at(cluster_time);
         let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn };
         let mark = out.mark();
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());

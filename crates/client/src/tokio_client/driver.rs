@@ -2,7 +2,7 @@
 //! shell does, and tells callers how their calls ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use kasha_machine::turn::finish;
@@ -51,12 +51,17 @@ pub(super) struct Options {
 pub(super) struct Tries {
     pub(super) lost: u32,
     /// The same in all tries after the first that was lost.
-    turn: Arc<OnceLock<Turn>>,
+    turn: Arc<Mutex<Option<Turn>>>,
 }
 
 impl Tries {
     fn again(&self, session: &mut Session, now: Tick) -> Again {
-        Again::ByCaller((self.lost > 0).then(|| *self.turn.get_or_init(|| session.turn(now))))
+        Again::ByCaller((self.lost > 0).then(|| {
+            let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = turn.get_or_insert_with(|| session.turn(now));
+            turn.since = turn.since.min(session.cluster_time(now)); // which may have been set back
+            *turn
+        }))
     }
 }
 

@@ -141,9 +141,9 @@ impl Serving {
             }
             let released = site.state.transactions.participant.take_released();
             are_freed |= !released.is_empty();
-            if !self.run_those_that_waited(term, site, &released, now, out)
-                && !(self.has_turns() && self.take_turns(term, site, (now, are_freed), out))
-            {
+            let has_run = self.run_those_that_waited(term, site, &released, now, out)
+                || self.has_turns() && self.take_turns(term, site, (now, are_freed), out);
+            if !has_run {
                 break;
             }
         }

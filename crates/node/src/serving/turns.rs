@@ -4,20 +4,22 @@
 use std::time::Duration;
 
 use kasha_machine::{Effects, Gate};
-use kasha_transaction::{Footprint, Lost};
+use kasha_transaction::{Footprint, Lost, Patience};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogPosition, RpcId, Tick};
+use kasha_types::{Epoch, LogPosition, RpcId, ShardId, Tick};
 use kasha_wire::OutcomeCode;
 
 use super::{Serving, WaitsFor};
 use crate::primary::Term;
 use crate::replica::Site;
 
-/// How long those that are younger wait for one that was told that its turn has come: a round trip and the busiest moment of its machine.
-/// A client that is dead costs them this.
-const TURN: Duration = Duration::from_millis(25);
-/// The same for one that reads before it comes.
-const TURN_OF_READER: Duration = Duration::from_millis(50);
+/// How long those that are younger wait for one that was told that its turn has come: a round trip and the busiest moment of its machine;
+/// and for one that reads before it comes. A client that is dead costs them this, and if it waits still, what one may wait.
+const PATIENCE: Patience = Patience {
+    waits: Duration::from_millis(500),
+    turn: Duration::from_millis(25),
+    turn_of_reader: Duration::from_millis(50),
+};
 
 impl Serving {
     /// Whether anybody waits for a turn, or for one that has it.
@@ -54,23 +56,32 @@ impl Serving {
             ran = true;
             self.run_parked(term, site, &parked, out);
         }
-        for _ in 0..self.turns.lapse(now, |reads_first| if reads_first { TURN_OF_READER } else { TURN }) {
+        for lost in self.turns.lapse(now, PATIENCE) {
             hit(Probe::TurnLapsed);
+            self.tell_lost((site.copy.shard, term.epoch), lost, out);
         }
         ran |= self.run_those_that_gave_way(term, site, out);
-        let (shard, epoch) = (site.copy.shard, term.epoch);
         let participant = &site.state.transactions.participant;
         let is_free = |footprint: &Footprint| participant.blocked_by(footprint).is_none();
         while let Some((_, lost)) = self.turns.next(are_freed, is_free) {
             hit(Probe::TurnTold);
-            if let Some(Lost { rpc, end }) = lost {
-                let when = Gate::Flushed { shard, position: LogPosition { epoch, offset: end } };
-                let result = [OutcomeCode::Conflict as u8];
-                self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (None, when), out);
-            }
+            self.tell_lost((site.copy.shard, term.epoch), lost, out);
         }
-        self.turns.lapse(now, |reads_first| if reads_first { TURN_OF_READER } else { TURN });
+        self.turns.lapse(now, PATIENCE); // the time of whose turn has come begins
         ran
+    }
+
+    /// The answer of the try that has lost leaves, once it is durable.
+    fn tell_lost(&mut self, (shard, epoch): (ShardId, Epoch), lost: Option<Lost>, out: &mut Effects) {
+        let Some(Lost { rpc, end }) = lost else { return };
+        let when = Gate::Flushed { shard, position: LogPosition { epoch, offset: end } };
+        let result = [OutcomeCode::Conflict as u8];
+        self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (None, when), out);
+    }
+
+    /// Whether it gave way, and comes in again in this turn of the loop.
+    pub(super) fn is_let_through(&self, rpc: RpcId) -> bool {
+        self.let_through.iter().any(|parked| parked.rpc == rpc)
     }
 
     fn run_those_that_gave_way(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) -> bool {

@@ -3,10 +3,11 @@
 use kasha_types::{ClientId, ClusterTime};
 use kasha_wire::message::LeaseInfo;
 use kasha_wire::status::{Cleaning, ReplicaStatus};
-use kasha_wire::{BodyHead, Update, message};
+use kasha_wire::{BodyHead, RecordedVerdict, Update, message};
 
 use super::cluster::{Cluster, LIST};
-use super::{Core, Heard, SHARD};
+use super::two_shards::{begun, key, put, under_key, verdict};
+use super::{Core, Heard, SHARD, TABLE};
 
 /// More segments than there are up to the record of client 1. (Others die before they are cleaned.)
 const CLEANED_MIN: u64 = 30;
@@ -52,6 +53,20 @@ pub fn about_to_clean(first: &[u8]) -> (Cluster, Filler) {
         assert!(filler.sequence < UPDATES_MAX, "the log never fills up");
     }
     (cluster, filler)
+}
+
+/// Two transactions under one operation key share their first key, which is another shard's. Here they share nothing else. If a witness
+/// kept both, a replay could begin with the one whose client was told nothing, and the other one, which was answered, would not
+/// happen (R4.9).
+pub fn a_witness_keeps_one_of_two_under_one_operation_key() {
+    let mut cluster = begun();
+    let (x, y, first) = (key("x", true), key("y", true), key("z", false));
+    let kept = under_key(b"order", (3, 1), &[(TABLE, put(&x))], &[(TABLE, put(&first))]);
+    let other = under_key(b"order", (4, 1), &[(TABLE, put(&y))], &[(TABLE, put(&first))]);
+    assert_eq!(verdict(&mut cluster, &kept), RecordedVerdict::Accepted);
+    assert_eq!(verdict(&mut cluster, &other), RecordedVerdict::Conflict, "nothing holds it up");
+    let another_name = under_key(b"another order", (5, 1), &[(TABLE, put(&y))], &[(TABLE, put(&first))]);
+    assert_eq!(verdict(&mut cluster, &another_name), RecordedVerdict::Accepted);
 }
 
 /// The lease of client 1 is over, and then client 1 comes back with a later lease. What it does then is not forgotten where

@@ -6,11 +6,11 @@ use kasha_types::{
     slot_of,
 };
 use kasha_wire::body::BodyHead;
-use kasha_wire::frame::Kind;
-use kasha_wire::hot::RequestView;
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{RequestView, decode_small};
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::operation::{PartOperation, ParticipantsBuffer, PartsBuffer};
-use kasha_wire::{Body, Coordination, TableInfo, Tablet, Update};
+use kasha_wire::{Body, Coordination, Recorded, RecordedVerdict, TableInfo, Tablet, Update};
 
 use super::cluster::{Cluster, LIST};
 use super::{Core, Files, Heard, SHARD, TABLE};
@@ -111,6 +111,18 @@ pub fn word_with_reason(cluster: &mut Cluster, node: u16, body: &[u8], (told, re
     };
     let from = Endpoint::Core(CoreId { node: OTHERS_PRIMARY, core: 0 });
     cluster.on(node, |core| core.message_from(from, Words { to: SHARD, from: OTHER, words: vec![word] }));
+}
+
+/// What a witness says to a record.
+pub fn verdict(cluster: &mut Cluster, body: &[u8]) -> RecordedVerdict {
+    let (mut frame, mut verdict) = (Vec::new(), None);
+    RequestView::encode(Kind::Record, &cluster.envelope(LIST), body, &mut frame);
+    cluster.on(2, |core| {
+        core.frame_from(Endpoint::Conn(ConnId(3)), Kind::Record, &frame);
+        let (_, answer) = core.shell.sent.last().expect("an answer");
+        verdict = decode_small::<Recorded>(&answer[FRAME_HEADER_BYTES..]).ok();
+    });
+    verdict.expect("it was recorded, or not").verdict
 }
 
 /// Both witnesses hold it.

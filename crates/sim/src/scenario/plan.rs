@@ -51,12 +51,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
-            // A member that comes back is attached when it reports, and attached again when its primary is told that it
-            // is back. Frames of the first attachment may come after those of the second.
-            (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
-            if rng.chance(1, 2) {
-                silent_restarts(rng, &mut shape, &mut intensity);
-            }
+            fast_restart(rng, &mut shape, &mut intensity);
         }
         Scenario::Zombie => {
             (shape.clients, shape.readers, shape.duration) = (5, 2, millis(10_000));
@@ -104,6 +99,15 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         _ => directed(scenario, rng, &mut shape, &mut intensity),
     }
     (shape, intensity)
+}
+
+/// A member that comes back is attached when it reports, and attached again when its primary is told that it is back. Frames of the
+/// first attachment may come after those of the second.
+fn fast_restart(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
+    if rng.chance(1, 2) {
+        silent_restarts(rng, shape, intensity);
+    }
 }
 
 /// Whether the run may also have a memory that is nearly full: others measure how soon something succeeds, or say

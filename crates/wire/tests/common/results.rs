@@ -53,13 +53,7 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
         Outcome::Versions(versions) => put(done, &[&encoded(versions)]),
         Outcome::Flags(flags) if matches!(shape, Shape::Flag) => put(done, &[&[u8::from(flags[0])]]),
         Outcome::Flags(flags) => put(done, &[&encoded(flags)]),
-        Outcome::Numbers(numbers) => {
-            put(done, &[&(numbers.len() as u32).to_le_bytes()]);
-            for (value, version) in numbers {
-                out.extend(value.to_le_bytes());
-                out.extend(version.to_le_bytes());
-            }
-        }
+        Outcome::Numbers(numbers) => put(done, &[&encoded_numbers(numbers)]),
         Outcome::Value(version, value) => put(done, &[&version.to_le_bytes(), value]),
         Outcome::Replaced(version, old) => {
             let (old, value) = old.as_ref().map_or((0, &[][..]), |(old, value)| (*old, value));
@@ -107,6 +101,15 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
             let (code, bytes) = encoded_part(part);
             put(OutcomeCode::NotCommitted, &[&index.to_le_bytes(), &[code], &bytes]);
         }
+    }
+    out
+}
+
+fn encoded_numbers(numbers: &[(i64, u64)]) -> Vec<u8> {
+    let mut out = (numbers.len() as u32).to_le_bytes().to_vec();
+    for (value, version) in numbers {
+        out.extend(value.to_le_bytes());
+        out.extend(version.to_le_bytes());
     }
     out
 }

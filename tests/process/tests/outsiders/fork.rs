@@ -1,7 +1,6 @@
 //! After `fork()` parent and child used one session: its parent was told that the lease had ended, or panicked. Now the child
 //! is told so, whatever it does, and the parent goes on.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -109,7 +108,8 @@ fn a_child_that_goes_on_in_the_middle_of_a_transaction_leaves_the_session_to_its
             checks
         });
     }
-    assert_eq!(runtime.block_on(table.get("of the child")).unwrap().map(|value| value.bytes), None);
+    let of_child = runtime.block_on(async { table.get("of the child").await });
+    assert_eq!(of_child.unwrap().map(|value| value.bytes), None);
 }
 
 /// A child must not end the servers.

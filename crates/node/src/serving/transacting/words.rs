@@ -77,7 +77,8 @@ impl Serving {
             asked_about.clear(); // they ask again
         }
         let since = *asked_about.entry(rpc).or_insert(now);
-        let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !self.parking.holds(rpc);
+        let is_here = self.parking.holds(rpc) || self.is_let_through(rpc);
+        let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !is_here;
         if has_waited {
             self.transacting.unknown.asked_about.remove(&rpc);
         }
