@@ -38,7 +38,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{Completion, CoreAnswer, CoreQuestion, Seeds, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ended, Ticket};
-use home::Commands;
+use home::{Commands, LeftOpen};
 use names::Way;
 
 /// The environment variable with the addresses of a cluster, for [`Client::connect_env`] and for `kasha cli`.
@@ -92,7 +92,7 @@ impl Default for ClientOptions {
 #[derive(Clone, Debug)]
 pub struct Client {
     commands: Commands,
-    abandoned: mpsc::Sender<Ticket>,
+    abandoned: Arc<LeftOpen<mpsc::Sender<Ticket>>>,
     tickets: Arc<AtomicU64>,
     /// How long a call may take unless its caller says otherwise.
     deadline: Duration,
@@ -101,12 +101,12 @@ pub struct Client {
 /// Tells the session if a future is dropped before it has ended.
 struct Abandon<'a> {
     ticket: Ticket,
-    abandoned: Option<&'a mpsc::Sender<Ticket>>,
+    abandoned: Option<&'a LeftOpen<mpsc::Sender<Ticket>>>,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        if let Some(abandoned) = self.abandoned {
+        if let Some(abandoned) = self.abandoned.filter(|abandoned| !abandoned.is_elsewhere()) {
             // If the queue is full, nothing is lost: the call ends later, at its deadline, and its reply is dropped. If
             // the driver is gone, it has abandoned all calls.
             let _ = abandoned.try_send(self.ticket);
@@ -174,12 +174,13 @@ impl Client {
             Driver::new(session, (ways, options.resolver), command_queue, abandoned_queue, Arc::clone(&problem));
         tokio::spawn(driver.run());
         let commands = Commands::new(commands);
+        let abandoned = Arc::new(LeftOpen::new(abandoned));
         let client = Self { commands, abandoned, tickets: Arc::default(), deadline: options.deadline };
         let (reply, ready) = oneshot::channel();
         client.send(Command::Ready { reply }).await?;
-        match tokio::time::timeout(options.connect_timeout, ready).await {
+        match tokio::time::timeout(options.connect_timeout, client.commands.answer(ready)).await {
             Ok(Ok(())) => Ok(client),
-            Ok(Err(_)) => Err(Error::Stopped),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(Error::Connect(problem.lock().expect("nobody panics with it").clone())),
         }
     }

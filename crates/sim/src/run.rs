@@ -319,7 +319,8 @@ impl Run {
             }
         }
         if options.scenario == Scenario::SlowAnswers
-            && let Some(text) = sent_again::check(&self.world.probes, self.shape.clients)
+            && let Some(text) =
+                sent_again::check(&self.world.probes, (self.shape.clients * self.shape.concurrency) as u64)
         {
             self.world.violation(text);
         }

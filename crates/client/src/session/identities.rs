@@ -231,11 +231,12 @@ impl Session {
         }
     }
 
-    /// Whether the oldest update was sent again or refused, and so is not just under way.
+    /// Whether the oldest update was sent again or refused, or its server is silent for longer than the first waiting time: then it is not
+    /// just under way.
     fn is_oldest_in_trouble(&self, identity: &Identity) -> bool {
         identity.oldest().is_some_and(|(slot, _)| {
             let call = &self.calls[slot];
-            call.attempts > 1 || !matches!(call.stage, Stage::InFlight(_))
+            call.attempts > 1 || call.is_doubted || !matches!(call.stage, Stage::InFlight(_))
         })
     }
 

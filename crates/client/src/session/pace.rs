@@ -130,12 +130,19 @@ impl Session {
         let (primaries, witnesses) = self.silent_cores(slot, &in_flight);
         let Call { silent, sent_at, .. } = self.calls[slot];
         // Whether to send again is decided by primaries; if all have answered, witnesses decide when the sync is asked for.
-        let awaited = if primaries.is_empty() { &witnesses } else { &primaries };
-        let usual = awaited.iter().map(|&core| self.silence.usual(core, sent_at, silent)).max().unwrap_or_default();
+        let usual = if primaries.is_empty() {
+            // A sync costs little, and is never wrong. So what the witness owes as a primary of others, or has taken there, is no
+            // reason to wait longer than its primary takes.
+            let most = self.options.attempt_timeout.max(self.silence.usual(in_flight.target.primary, 0));
+            let usual = witnesses.iter().map(|&core| self.silence.measured(core)).max();
+            usual.unwrap_or_default().min(most)
+        } else {
+            primaries.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
+        };
         let due = sent_at.after(usual);
         if due > now && !planted::is_on(Bug::PauseFixed) {
             let jitter = self.jittered_below(usual) / 4;
-            return self.doubt(slot, due.after(jitter));
+            return self.doubt(slot, due.after(jitter), now);
         }
         if primaries.is_empty() {
             witnesses.iter().for_each(|&core| self.silence.note_absent(core));
@@ -156,11 +163,12 @@ impl Session {
     }
 
     /// The servers usually take longer, so nothing is sent again yet. But if one of them is dead, its successor is heard of as
-    /// soon as ever.
-    fn doubt(&mut self, slot: usize, until: Tick) {
+    /// soon as ever: the configuration is asked for now, and after twice the time again, since a question may be lost.
+    fn doubt(&mut self, slot: usize, until: Tick, now: Tick) {
         hit(Probe::SilenceIsUsual);
         let call = &mut self.calls[slot];
-        (call.is_doubted, call.resume) = (true, until);
+        let passed = now.since(call.sent_at).max(self.options.attempt_timeout);
+        (call.is_doubted, call.resume) = (true, until.min(now.after(passed)));
         self.cluster.want_configuration();
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A witness that is known not to answer is not waited for: the update's sync is asked for as soon as the primary has answered
 //! (R6.1: two round trips). That is known once a connection to the core has failed, or an attempt has waited for the core in
-//! vain while its primary has answered, until a frame comes from it. Nothing is concluded from it but that: the record is sent all the same, and whatever
-//! the core says counts.
+//! vain while its primary has answered, until a frame comes from it. Nothing is concluded from it but that: the record is sent all the
+//! same, and whatever the core says counts.
 //!
 //! How long a core takes decides when silence is a reason to send again, as in TCP (RFC 6298). A request that was sent
 //! twice gives no sample (Karn's rule), and what a time-out has doubled stays doubled until there is a sample. Many
@@ -72,12 +72,15 @@ impl Silence {
         self.times.entry(core).or_insert_with(|| AnswerTime::unknown(floor)).note_timeout(floor, now);
     }
 
-    /// How long the core may take to answer what was sent at this moment, after so many attempts of the same call that it did
-    /// not, until silence is a reason to send again. Nothing, if it was never waited for. Of a core that has never answered
-    /// nothing is known: all that was sent to it before its first time-out is sent again, and not only the first request.
-    pub(super) fn usual(&self, core: CoreId, sent_at: Tick, silent: u32) -> Duration {
-        let time = self.times.get(&core).filter(|time| time.is_measured || sent_at >= time.doubled_at);
-        time.map_or(Duration::ZERO, |time| time.doubled(silent))
+    /// How long the core may take to answer, after so many attempts of the same call that it did not, until silence is a reason to send
+    /// again. Nothing, if it was never waited for: then one request is sent again, and what was sent with it waits for what comes of that.
+    pub(super) fn usual(&self, core: CoreId, silent: u32) -> Duration {
+        self.times.get(&core).map_or(Duration::ZERO, |time| time.doubled(silent))
+    }
+
+    /// How long it takes by what it has answered.
+    pub(super) fn measured(&self, core: CoreId) -> Duration {
+        self.times.get(&core).map_or(Duration::ZERO, AnswerTime::usual)
     }
 
     /// Forgets the cores for which this is false.
@@ -95,35 +98,33 @@ struct AnswerTime {
     /// The slowest answers of this round and of the one before.
     slowest: [Duration; 2],
     round_ends: Tick,
-    /// The core has answered something.
-    is_measured: bool,
     doublings: u32,
-    doubled_at: Tick,
     /// A time-out before this moment is of the same silence as the last one.
     doubled_until: Tick,
 }
 
 impl AnswerTime {
     fn new(first: Duration, now: Tick) -> Self {
+        let first = first.min(limits::ANSWER_TIME_MAX);
         Self {
             smoothed: first,
             deviation: first / 2,
             slowest: [first; 2],
             round_ends: now.after(first),
-            is_measured: true,
             doublings: 0,
-            doubled_at: Tick(0),
             doubled_until: Tick(0),
         }
     }
 
     /// Of a core that has not answered a request that was sent once.
     fn unknown(floor: Duration) -> Self {
-        Self { is_measured: false, deviation: Duration::ZERO, slowest: [floor / 2; 2], ..Self::new(floor, Tick(0)) }
+        Self { deviation: Duration::ZERO, slowest: [floor / 2; 2], ..Self::new(floor, Tick(0)) }
     }
 
     fn note(&mut self, took: Duration, now: Tick) {
-        (self.doublings, self.is_measured) = (0, true);
+        // Longer than that is no time of a server: this process stood still, or its machine.
+        let took = took.min(limits::ANSWER_TIME_MAX);
+        self.doublings = 0;
         self.slowest[0] = self.slowest[0].max(took);
         if now < self.round_ends {
             return;
@@ -131,7 +132,7 @@ impl AnswerTime {
         let sample = self.slowest[0];
         self.deviation = (self.deviation * 3 + self.smoothed.abs_diff(sample)) / 4;
         self.smoothed = (self.smoothed * 7 + sample) / 8;
-        self.slowest = [took, sample];
+        self.slowest = [Duration::ZERO, sample];
         self.round_ends = now.after(self.smoothed);
     }
 
@@ -139,7 +140,6 @@ impl AnswerTime {
     fn note_timeout(&mut self, floor: Duration, now: Tick) {
         if now >= self.doubled_until {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
-            self.doubled_at = now;
             self.doubled_until = now.after(self.doubled(0).max(floor));
         }
     }
@@ -185,19 +185,19 @@ mod tests {
     #[test]
     fn the_pause_grows_with_the_answer_time_and_shrinks_with_it() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
-        assert_eq!(silence.usual(CORE, Tick(0), 0), Duration::ZERO, "before the first answer");
+        assert_eq!(silence.usual(CORE, 0), Duration::ZERO, "before the first answer");
         answered(&mut silence, &mut now, millis(10), 1);
-        assert_eq!(silence.usual(CORE, Tick(0), 0), millis(30), "RFC 6298, 2.2: R + 4 R/2");
+        assert_eq!(silence.usual(CORE, 0), millis(30), "RFC 6298, 2.2: R + 4 R/2");
         answered(&mut silence, &mut now, millis(10), 100);
-        assert_eq!(silence.usual(CORE, Tick(0), 0), millis(20), "a steady core gets twice what it takes");
+        assert_eq!(silence.usual(CORE, 0), millis(20), "a steady core gets twice what it takes");
         answered(&mut silence, &mut now, millis(200), 1);
         assert!(
-            silence.usual(CORE, Tick(0), 0) >= millis(400),
+            silence.usual(CORE, 0) >= millis(400),
             "the slowest answer counts at once: {:?}",
-            silence.usual(CORE, Tick(0), 0)
+            silence.usual(CORE, 0)
         );
         answered(&mut silence, &mut now, millis(10), 100);
-        assert!(silence.usual(CORE, Tick(0), 0) < millis(21), "{:?}", silence.usual(CORE, Tick(0), 0));
+        assert!(silence.usual(CORE, 0) < millis(21), "{:?}", silence.usual(CORE, 0));
     }
 
     #[test]
@@ -209,42 +209,58 @@ mod tests {
                 silence.note_answer(CORE, millis(took), now);
             }
         }
-        assert!(silence.usual(CORE, Tick(0), 0) >= millis(200), "{:?}", silence.usual(CORE, Tick(0), 0));
+        assert!(silence.usual(CORE, 0) >= millis(200), "{:?}", silence.usual(CORE, 0));
     }
 
     #[test]
     fn what_a_time_out_doubled_stays_doubled_until_there_is_a_sample() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         answered(&mut silence, &mut now, millis(100), 100);
-        let usual = silence.usual(CORE, Tick(0), 0);
+        let usual = silence.usual(CORE, 0);
         for _ in 0..512 {
             silence.note_timeout(CORE, FLOOR, now);
         }
-        assert_eq!(silence.usual(CORE, Tick(0), 0), usual * 2, "512 requests of one silence");
+        assert_eq!(silence.usual(CORE, 0), usual * 2, "512 requests of one silence");
         now = now.after(usual * 2);
         silence.note_timeout(CORE, FLOOR, now);
-        assert_eq!(silence.usual(CORE, Tick(0), 0), usual * 4);
-        assert_eq!(silence.usual(CORE, Tick(0), 1), usual * 4, "the call's own time-outs are among them");
+        assert_eq!(silence.usual(CORE, 0), usual * 4);
+        assert_eq!(silence.usual(CORE, 1), usual * 4, "the call's own time-outs are among them");
         for _ in 0..100 {
             now = now.after(Duration::from_secs(3600));
             silence.note_timeout(CORE, FLOOR, now);
         }
-        assert_eq!(silence.usual(CORE, Tick(0), 0), limits::ATTEMPT_TIMEOUT_MAX, "but not for ever");
+        assert_eq!(silence.usual(CORE, 0), limits::ATTEMPT_TIMEOUT_MAX, "but not for ever");
         answered(&mut silence, &mut now, millis(100), 1);
-        assert_eq!(silence.usual(CORE, Tick(0), 0), usual);
+        assert_eq!(silence.usual(CORE, 0), usual);
         silence.note_timeout(CORE, FLOOR, now.after(Duration::from_secs(9)));
         silence.note_unreachable(CORE);
-        assert_eq!(silence.usual(CORE, Tick(0), 0), usual, "a closed connection is a reason of its own");
+        assert_eq!(silence.usual(CORE, 0), usual, "a closed connection is a reason of its own");
     }
 
     #[test]
     fn a_core_that_is_always_slow_is_soon_waited_for() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         silence.note_timeout(CORE, FLOOR, Tick(0).after(FLOOR));
-        assert_eq!(silence.usual(CORE, now, 0), Duration::ZERO, "what was sent before that is sent again, too");
-        assert_eq!(silence.usual(CORE, Tick(0).after(FLOOR), 0), FLOOR * 2, "without any sample");
+        assert_eq!(
+            silence.usual(CORE, 0),
+            FLOOR * 2,
+            "without any sample; what was sent with the first request waits, too"
+        );
         answered(&mut silence, &mut now, millis(80), 1);
-        assert!(silence.usual(CORE, Tick(0), 0) >= millis(160), "{:?}", silence.usual(CORE, Tick(0), 0));
+        assert!(silence.usual(CORE, 0) >= millis(160), "{:?}", silence.usual(CORE, 0));
+    }
+
+    /// This process, or its machine, stood still for a minute.
+    #[test]
+    fn one_sample_of_a_minute_is_soon_forgotten() {
+        let (mut silence, mut now) = (Silence::default(), Tick(0));
+        silence.note_answer(CORE, Duration::from_secs(60), now);
+        assert_eq!(silence.usual(CORE, 0), limits::ANSWER_TIME_MAX);
+        answered(&mut silence, &mut now, millis(1), 20_000);
+        assert!(silence.usual(CORE, 0) < millis(200), "after twenty seconds: {:?}", silence.usual(CORE, 0));
+        silence.note_answer(CORE, Duration::from_secs(60), now);
+        answered(&mut silence, &mut now, millis(1), 10_000);
+        assert!(silence.usual(CORE, 0) < millis(100), "after ten seconds: {:?}", silence.usual(CORE, 0));
     }
 
     #[test]
@@ -271,8 +287,8 @@ mod tests {
                 now = now.after(millis(pause));
                 silence.note_answer(CORE, millis(took), now);
                 slowest = slowest.max(took);
-                prop_assert!(silence.usual(CORE, Tick(0), 0) >= millis(2 * took));
-                prop_assert!(silence.usual(CORE, Tick(0), 0) <= millis(5 * slowest));
+                prop_assert!(silence.usual(CORE, 0) >= millis(2 * took));
+                prop_assert!(silence.usual(CORE, 0) <= millis(5 * slowest));
             }
         }
     }

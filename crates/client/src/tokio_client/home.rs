@@ -5,7 +5,9 @@
 //! So in a child a client only says that it is one (K0350). Its tasks touch nothing, and what they hold is left open.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
@@ -30,17 +32,53 @@ impl Home {
     }
 }
 
+/// What is dropped only in the process that made it: to drop the last sender of a queue wakes the parent's runtime, and a mutex of that may
+/// be locked for ever in the child.
+#[derive(Debug)]
+pub(super) struct LeftOpen<T> {
+    home: Home,
+    /// Always there, except in the drop.
+    it: Option<T>,
+}
+
+impl<T> LeftOpen<T> {
+    pub(super) fn new(it: T) -> Self {
+        Self { home: Home::here(), it: Some(it) }
+    }
+
+    /// Whether this is a child of the process that made it.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.home.is_elsewhere()
+    }
+}
+
+impl<T> Deref for LeftOpen<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.it.as_ref().expect("it is not dropped")
+    }
+}
+
+impl<T> Drop for LeftOpen<T> {
+    fn drop(&mut self) {
+        if self.is_elsewhere() {
+            std::mem::forget(self.it.take());
+        }
+    }
+}
+
 /// The way to a client's task, from all its handles.
 #[derive(Clone, Debug)]
 pub(super) struct Commands {
-    task: mpsc::Sender<Command>,
+    task: Arc<LeftOpen<mpsc::Sender<Command>>>,
     home: Home,
 }
 
 impl Commands {
     /// To a task of this process.
     pub(super) fn new(task: mpsc::Sender<Command>) -> Self {
-        Self { task, home: Home::here() }
+        Self { task: Arc::new(LeftOpen::new(task)), home: Home::here() }
     }
 
     pub(super) async fn send(&self, command: Command) -> Result<(), Error> {

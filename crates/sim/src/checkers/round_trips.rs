@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use kasha_types::{RpcId, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::{AnswerView, Body, RequestView, SyncRequest, Synced, hot};
+use kasha_wire::{AnswerView, Body, Refused, RequestView, SyncRequest, Synced, hot};
 
 use crate::clock::{SimTime, millis};
 use crate::configurations::{Configurations, Cores};
@@ -31,6 +31,8 @@ struct Update {
     /// When the last attempt was answered without being synced.
     answered: Option<SimTime>,
     round_trips: u32,
+    /// Round trips that ran nothing.
+    refused: u32,
 }
 
 /// Watches clients' updates.
@@ -87,7 +89,7 @@ impl RoundTrips {
         if view.now.0 - first.0 < NOTICES {
             return;
         }
-        let new = Update { shard, attempt, answered: None, round_trips: 0 };
+        let new = Update { shard, attempt, answered: None, round_trips: 0, refused: 0 };
         let update = self.open.entry((client, body.head.rpc)).or_insert(new);
         update.round_trips += 1;
         if update.answered.is_some() {
@@ -98,10 +100,24 @@ impl RoundTrips {
         (update.attempt, update.answered) = (attempt, None);
     }
 
+    /// What was answered, and whose sync was never asked for.
+    fn find_unasked(&mut self, now: SimTime) {
+        for update in self.open.values() {
+            let waits = update.answered.map_or(0, |answered| now.0 - answered.0);
+            if waits > SLACK {
+                let (shard, micros) = (update.shard, waits / 1000);
+                self.violations.push(format!(
+                    "round_trips: an update of {shard}, which lacks a witness, was answered, and for {micros} µs its sync was not asked for"
+                ));
+            }
+        }
+    }
+
     fn on_sync(&mut self, client: ProcessId, rpc: RpcId, now: SimTime) {
         let Some(update) = self.open.get_mut(&(client, rpc)) else { return };
         update.round_trips += 1;
-        let waited = update.answered.map_or(0, |answered| now.0 - answered.0);
+        // It waits for another answer now.
+        let waited = update.answered.take().map_or(0, |answered| now.0 - answered.0);
         if waited > SLACK {
             let (shard, micros) = (update.shard, waited / 1000);
             self.violations.push(format!(
@@ -114,8 +130,7 @@ impl RoundTrips {
         let Some(update) = self.open.remove(&(client, rpc)) else { return };
         self.counted += 1;
         let (shard, trips) = (update.shard, update.round_trips);
-        // Each attempt that was refused is one more.
-        if trips > update.attempt + 1 {
+        if trips > 2 + update.refused {
             self.violations
                 .push(format!("round_trips: an update of {shard}, which lacks a witness, took {trips} round trips"));
         }
@@ -136,6 +151,13 @@ impl Watch for RoundTrips {
                     Some(_) | None => {}
                 }
             }
+            Some(Kind::Refuse) => {
+                if let Ok(refused) = hot::decode_small::<Refused>(arrived.payload)
+                    && let Some(update) = self.open.get_mut(&(client, refused.rpc))
+                {
+                    (update.answered, update.refused) = (None, update.refused + 1);
+                }
+            }
             Some(Kind::Synced) => {
                 if let Ok(synced) = hot::decode_small::<Synced>(arrived.payload) {
                     self.on_synced(client, synced.rpc);
@@ -153,6 +175,7 @@ impl Watch for RoundTrips {
         if gone != self.gone {
             self.gone = gone;
             self.first_records.clear();
+            self.find_unasked(view.now);
             self.open.clear();
         }
         if self.gone.is_none() {

@@ -19,9 +19,6 @@ pub const SENT_AGAIN: &str = "updates sent again";
 
 /// Of a hundred updates so many may be sent again.
 const AGAIN_PERCENT_MAX: u64 = 3;
-/// Each session sends so many again before it knows how long its servers take: those that are under way at first.
-const AT_FIRST: u64 = 64;
-
 /// Counts the updates of clients.
 #[derive(Debug)]
 pub struct SentAgain {
@@ -62,11 +59,12 @@ impl Watch for SentAgain {
     }
 }
 
-/// What is wrong with a run of so many sessions, in which nothing fails.
+/// What is wrong with a run in which nothing fails. All sessions together have so many updates under way at first, before they know how long
+/// their servers take.
 #[must_use]
-pub fn check(probes: &Probes, sessions: usize) -> Option<String> {
+pub fn check(probes: &Probes, at_first: u64) -> Option<String> {
     let (updates, again) = (probes.get(UPDATES), probes.get(SENT_AGAIN));
-    let at_most = AT_FIRST * sessions as u64 + updates * AGAIN_PERCENT_MAX / 100;
+    let at_most = at_first + updates * AGAIN_PERCENT_MAX / 100;
     (again > at_most).then(|| {
         format!("sent_again: {again} of {updates} updates were sent again, although nothing fails; {at_most} may be")
     })

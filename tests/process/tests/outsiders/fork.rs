@@ -123,16 +123,26 @@ fn a_child_without_the_threads_of_its_parent_is_told_at_once() {
     let cluster = Apart::start("fork-threads", SIZE);
     let runtime: Runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (client, table) = runtime.block_on(connect(&cluster));
+    let mut under_way = table.put("under way", "x").into_future();
+    runtime.block_on(async {
+        let polled = under_way.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Pending), "nothing was sent yet");
+    });
     match fork() {
-        Some(child) => runtime.block_on(parent_goes_on(&client, &table, child, 3)),
+        Some(child) => {
+            runtime.block_on(under_way).unwrap();
+            runtime.block_on(parent_goes_on(&client, &table, child, 3));
+        }
         None => end_child(|| {
+            drop(under_way);
             let checks = runtime.block_on(async {
                 let transaction = client.begin();
                 transaction.put(&table, "of the child", "x");
                 let checks = says_fork(transaction.commit().await) + says_fork(table.put("of the child", "x").await);
                 checks + says_fork(table.get("before").await)
             });
-            std::mem::forget((runtime, client, table, cluster));
+            drop((table, client));
+            std::mem::forget((runtime, cluster));
             checks
         }),
     }

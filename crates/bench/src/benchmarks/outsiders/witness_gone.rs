@@ -50,6 +50,7 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
     }
     section.tables.push(table);
     section.ratio("outsiders.witness_gone.with_call/without.p90", per(p90[2], p90[1]));
+    section.ratio("outsiders.witness_gone.without/before.p90", per(p90[1], p90[0]));
     Ok(())
 }
 
