@@ -34,8 +34,6 @@ pub(super) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
 
 /// So often whoever has lost comes at once when its turn has come. More often it hardly loses; then it pauses.
 const TURNS_WITHOUT_PAUSE: u32 = 8;
-/// Whoever hears sooner that it has lost may not have waited for its turn.
-const TOLD_AT_ONCE: Duration = Duration::from_millis(2);
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -317,16 +315,15 @@ impl Session {
         open.conflicts += u32::from(!leaves_locks);
         open.forget_answers();
         let conflicts = open.conflicts;
-        let pauses = conflicts.saturating_sub(TURNS_WITHOUT_PAUSE);
-        // A shard that has no room for those that wait tells them at once. Then its load grows unless the pauses do.
-        let is_told_at_once = now.since(self.calls[slot].sent_at) < TOLD_AT_ONCE;
+        // No longer than a turn is, which it would miss.
+        let pauses = conflicts.saturating_sub(TURNS_WITHOUT_PAUSE).min(3);
         if !matches!(self.calls[slot].caller, super::Caller::Waits { .. }) {
             self.give_up_turn(slot, now);
         }
         self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
         // Under the next id nothing was sent yet.
-        (call.attempts, call.silent, call.refused) = (0, 0, if is_told_at_once { pauses } else { pauses.min(3) });
+        (call.attempts, call.silent, call.refused) = (0, 0, pauses);
         let is_callers_to_try = matches!(call.update().again, Again::ByCaller(_));
         if !matches!(call.caller, super::Caller::Waits { .. }) || is_callers_to_try {
             if leaves_locks {
