@@ -395,6 +395,11 @@ impl Session {
 }
 
 impl Distributed {
+    /// Whether each participant has answered under this id.
+    pub(super) fn have_all_spoken(&self) -> bool {
+        !self.participants.iter().any(|participant| matches!(participant.answer, Answer::None))
+    }
+
     /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
     /// counts all parts in the body's order.
     fn failure(&self, shard: ShardId, result: &[u8]) -> Option<Vec<u8>> {

@@ -97,7 +97,9 @@ impl Session {
         if let Kind::Update(update) = call.kind
             && let Some(rpc) = update.rpc
         {
-            self.identities.finish(rpc, false);
+            // A no of one participant says nothing of whether the others answer.
+            let is_trial_void = self.distributed.get(&id).is_some_and(|open| !open.have_all_spoken());
+            self.identities.finish(rpc, is_trial_void);
         }
         let part_of = part_of(call.kind);
         self.calls.remove(slot);
