@@ -3,8 +3,8 @@
 
     python3 tests/process/wire_client.py 127.0.0.1:7401
 
-It records on no witness, so that an update is done when the primary says that it is synced. It says what it did, and ends with 0 if all
-of that came to what it should.
+It records on no witness, so that an update is done when the primary says that it is synced. It says what it did, and
+ends with 0 if all of that came to what it should.
 """
 import binascii
 import os
@@ -12,43 +12,30 @@ import socket
 import struct
 import sys
 import time
+from struct import pack
 
-VERSION = 10
-MAGIC = 0x4B53
 REQUEST, ANSWER, REFUSE, READ, READ_ANSWER, READ_REFUSE, MESSAGE = 1, 3, 4, 8, 9, 10, 32
 HELLO, WELCOME, GOODBYE, GET_CONFIGURATION, CONFIGURATION_IS = 1, 2, 3, 8, 9
 OPEN_SESSION, SESSION_OPENED, TABLE_REQUEST, TABLE_ANSWER = 10, 11, 15, 16
 PUT, INCREMENT, GET = 1, 6, 64
-DONE, NOT_FOUND = 0, 2
-NEEDS_CONFIGURATION, WAITS = (1, 2, 3, 14), (5, 6, 10, 13)
-GIVES_UP_AFTER = 20.0
-
-CASTAGNOLI = [0] * 256
-for byte in range(256):
-    crc = byte
-    for _ in range(8):
-        crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    CASTAGNOLI[byte] = crc
+PASSES = (1, 2, 3, 14, 5, 6, 10, 13)  # refusals after which the next attempt may succeed
 
 
 def crc32c(data):
     crc = 0xFFFFFFFF
     for byte in data:
-        crc = CASTAGNOLI[(crc ^ byte) & 0xFF] ^ crc >> 8
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
 
 
-def frame(kind, payload):
-    rest = struct.pack("<HBBI", MAGIC, VERSION, kind, 0) + payload
-    return struct.pack("<II", len(payload), crc32c(rest)) + rest
-
-
 def key_bytes(key):
-    return struct.pack("<H", len(key)) + key
+    return pack("<H", len(key)) + key
 
 
 def value_bytes(value):
-    return struct.pack("<I", len(value)) + value
+    return pack("<I", len(value)) + value
 
 
 class Fields:
@@ -62,62 +49,46 @@ class Fields:
         self.at += struct.calcsize("<" + form)
         return values[0] if len(values) == 1 else values
 
-    def bytes(self, count):
-        self.at += count
-        return self.data[self.at - count:self.at]
-
-    def string(self):
-        return self.bytes(self.take("I")).decode()
-
     def list(self, item):
         return [item() for _ in range(self.take("I"))]
 
-    def optional(self, item):
-        return item() if self.take("B") else None
+    def string(self):
+        return self.take("%ds" % self.take("I")).decode()
 
     def address(self):
-        family = {4: (socket.AF_INET, 4), 6: (socket.AF_INET6, 16)}[self.take("B")]
-        return socket.inet_ntop(family[0], self.bytes(family[1])), self.take("H")
+        ip = self.take("%ds" % {4: 4, 6: 16}[self.take("B")])
+        return socket.inet_ntop(socket.AF_INET if len(ip) == 4 else socket.AF_INET6, ip), self.take("H")
 
 
 class Connection:
     def __init__(self, address, core=None):
         self.socket = socket.create_connection(address, timeout=5)
-        self.unread = b""
-        to = b"\0" if core is None else struct.pack("<BHB", 1, *core)
-        self.send(MESSAGE, struct.pack("<BQBQ", HELLO, 0, 0, 0) + to)
-        self.message(WELCOME)
+        self.stream = self.socket.makefile("rb")
+        self.ask(pack("<BQBQ", HELLO, 0, 0, 0) + (pack("<BHB", 1, *core) if core else b"\0"), WELCOME)
 
     def send(self, kind, payload):
-        self.socket.sendall(frame(kind, payload))
-
-    def some(self, count):
-        while len(self.unread) < count:
-            more = self.socket.recv(65536)
-            if not more:
-                raise ConnectionError("the server has closed the connection")
-            self.unread += more
-        taken, self.unread = self.unread[:count], self.unread[count:]
-        return taken
+        rest = pack("<HBBI", 0x4B53, 10, kind, 0) + payload
+        self.socket.sendall(pack("<II", len(payload), crc32c(rest)) + rest)
 
     def receive(self):
-        head = self.some(16)
+        head = self.stream.read(16)
         if head.startswith(b"KASHA "):
-            raise ConnectionError((head + self.unread).decode(errors="replace").strip())
-        length, checksum, magic, version, kind, reserved = struct.unpack("<IIHBBI", head)
-        if (magic, version, reserved) != (MAGIC, VERSION, 0) or length > 16 << 20:
-            raise ConnectionError("no frame of wire version %d" % VERSION)
-        payload = self.some(length)
+            raise ConnectionError((head + self.stream.readline()).decode(errors="replace").strip())
+        if len(head) < 16 or head[8:11] + head[12:] != b"\x53\x4B\x0A\0\0\0\0":
+            raise ConnectionError("the connection is closed, or this is no frame of wire version 10")
+        length, checksum = struct.unpack("<II", head[:8])
+        payload = self.stream.read(length) if length <= 16 << 20 else b""
         if crc32c(head[8:] + payload) != checksum:
             raise ConnectionError("a damaged frame")
-        if kind == MESSAGE and payload[0] == GOODBYE:
+        if head[11] == MESSAGE and payload[0] == GOODBYE:
             raise ConnectionError("the server says goodbye: " + Fields(payload[1:]).string())
-        return kind, payload
+        return head[11], payload
 
-    def message(self, number):
+    def ask(self, message, answer):
+        self.send(MESSAGE, message)
         while True:
             kind, payload = self.receive()
-            if kind == MESSAGE and payload[0] == number:
+            if kind == MESSAGE and payload[0] == answer:
                 return Fields(payload[1:])
 
 
@@ -125,125 +96,96 @@ class Configuration:
     def __init__(self, f):
         f.take("QQBBBH")
         self.coordinator = f.address()
-        nodes = f.list(lambda: (f.take("H"), f.take("Q"), f.list(f.address), f.take("B")))
+        nodes = f.list(lambda: f.take("HQ") + (f.list(f.address), f.take("B")))
         self.cores = {node: cores for node, _, cores, _ in nodes}
         self.shards = {}
         for _ in range(f.take("I")):
             shard, epoch, primary, phase = f.take("HIHB")
-            f.list(lambda: f.take("HBQ"))
-            f.take("Q")
-            f.list(lambda: f.take("H"))
-            f.list(lambda: f.take("H"))
-            f.take("QB")
-            f.optional(lambda: f.take("IH"))
-            self.shards[shard] = (epoch, primary, phase == 1)
+            f.list(lambda: f.take("HBQ")), f.take("Q"), f.list(lambda: f.take("H"))  # members, since, recover_from
+            f.list(lambda: f.take("H")), f.take("QB"), f.take("B") and f.take("IH")  # witnesses, list, closing, served
+            self.shards[shard] = (epoch, primary, phase)
         f.list(lambda: (f.take("I"), f.string()))
         self.tablets = f.list(lambda: f.take("IHHH"))
 
     def place(self, table, key):
         """The shard of a key, its epoch, and the primary's core with its address."""
-        begin = key.find(b"{")
-        end = key.find(b"}", begin + 1) if begin >= 0 else -1
-        slot = binascii.crc_hqx(key[begin + 1:end] if end > begin + 1 else key, 0) % 16384
+        begin, end = key.find(b"{"), key.find(b"}", key.find(b"{") + 1)
+        slot = binascii.crc_hqx(key[begin + 1:end] if 0 <= begin < end - 1 else key, 0) % 16384
         for of, first, last, shard in self.tablets:
-            if of == table and first <= slot <= last and self.shards[shard][2]:
-                epoch, primary, _ = self.shards[shard]
+            epoch, primary, serving = self.shards[shard]
+            if of == table and first <= slot <= last and serving:
                 core = shard % len(self.cores[primary])
                 return shard, epoch, (primary, core), self.cores[primary][core]
-        return None
+        raise ConnectionError("no shard serves the key")
 
 
 class Client:
     def __init__(self, address):
-        self.seed, self.connections, self.sequence, self.reads = address, {}, 0, 0
+        self.seed, self.connections, self.sequence, self.tables, self.reads = address, {}, 0, 0, 0
         self.refresh()
         self.coordinator = Connection(self.configuration.coordinator)
-        self.coordinator.send(MESSAGE, struct.pack("<BQ", OPEN_SESSION, 1))
-        _, self.client, self.lease, self.time = self.coordinator.message(SESSION_OPENED).take("QQQQ")
+        _, self.client, self.lease, _ = self.coordinator.ask(pack("<BQ", OPEN_SESSION, 1), SESSION_OPENED).take("QQQQ")
 
     def refresh(self):
-        asked = Connection(self.seed)
-        asked.send(MESSAGE, struct.pack("<BQ", GET_CONFIGURATION, 0))
-        self.configuration = Configuration(asked.message(CONFIGURATION_IS))
+        question = pack("<BQ", GET_CONFIGURATION, 0)
+        self.configuration = Configuration(Connection(self.seed).ask(question, CONFIGURATION_IS))
 
     def create_table(self, name):
-        text = name.encode()
-        self.coordinator.send(MESSAGE, struct.pack("<BQQB", TABLE_REQUEST, self.client, 1, 0) + value_bytes(text))
-        answer = self.coordinator.message(TABLE_ANSWER)
-        _, _, outcome = answer.take("QQB")
-        if outcome not in (0, 1):
-            raise RuntimeError("the table was not created: outcome %d" % outcome)
+        self.tables += 1
+        request = pack("<BQQB", TABLE_REQUEST, self.client, self.tables, 0) + value_bytes(name.encode())
+        answer = self.coordinator.ask(request, TABLE_ANSWER)
+        if answer.take("QQB")[2] not in (0, 1):
+            sys.exit("the table was not created")
         return answer.take("I")
 
-    def body(self, code, table, arguments):
+    def update(self, code, table, key, arguments):
         """The same bytes in every attempt. All updates before it are known: they were made one after the other."""
         self.sequence += 1
-        head = struct.pack("<QQQQ", self.client, self.sequence, self.sequence, self.lease)
-        return head + struct.pack("<BBHI", code, 0, 0, table) + arguments
-
-    def update(self, code, table, key, arguments):
-        body = self.body(code, table, key_bytes(key) + arguments)
-
-        def is_it(kind, payload, epoch, attempt):
-            if kind == ANSWER:
-                of, sequence, in_epoch, to, synced = struct.unpack_from("<QQIIB", payload)
-                if (of, sequence, in_epoch, to, synced) == (self.client, self.sequence, epoch, attempt, 1):
-                    return payload[32:], None
-            if kind == REFUSE:
-                of, sequence, to, _, _, why = struct.unpack("<QQIIHB", payload)
-                if (of, sequence, to) == (self.client, self.sequence, attempt):
-                    return None, why
-            return None
-
-        return self.attempts(table, key, REQUEST, lambda: body, is_it)
+        body = pack("<QQQQ", self.client, self.sequence, self.sequence, self.lease)
+        body += pack("<BBHI", code, 0, 0, table) + key_bytes(key) + arguments
+        return self.attempts(table, key, REQUEST, lambda epoch, attempt: (
+            body, (ANSWER, pack("<QQIIB", self.client, self.sequence, epoch, attempt, 1), 32),
+            (REFUSE, pack("<QQI", self.client, self.sequence, attempt))))
 
     def get(self, table, key):
-        def read():
+        def read(_epoch, _attempt):
             self.reads += 1
-            return struct.pack("<QIBBH", self.reads, table, GET, 0, 0) + key_bytes(key)
+            number = pack("<Q", self.reads)
+            payload = number + pack("<IBBH", table, GET, 0, 0) + key_bytes(key)
+            return payload, (READ_ANSWER, number, 8), (READ_REFUSE, number)
 
-        def is_it(kind, payload, epoch, attempt):
-            if kind == READ_ANSWER and struct.unpack_from("<Q", payload)[0] == self.reads:
-                return payload[8:], None
-            if kind == READ_REFUSE and struct.unpack_from("<Q", payload)[0] == self.reads:
-                return None, payload[12]
-            return None
+        result = self.attempts(table, key, READ, read)
+        return (struct.unpack_from("<Q", result, 1)[0], result[9:]) if result[0] == 0 else None
 
-        result = self.attempts(table, key, READ, read, is_it)
-        return None if result[0] == NOT_FOUND else (struct.unpack_from("<Q", result, 1)[0], result[9:])
-
-    def attempts(self, table, key, kind, payload, is_it):
-        """Asks whoever is primary until there is an answer."""
-        until, attempt, why = time.monotonic() + GIVES_UP_AFTER, 0, "no shard serves the key"
-        while time.monotonic() < until:
+    def attempts(self, table, key, kind, form):
+        """Asks whoever is primary until it answers. `form` says what to send, and how the answers to it begin."""
+        until, attempt = time.monotonic() + 20, 0
+        while True:
             attempt += 1
-            place = self.configuration.place(table, key)
-            if place is not None:
-                shard, epoch, core, address = place
-                try:
-                    if core not in self.connections:
-                        self.connections[core] = Connection(address, core)
-                    connection = self.connections[core]
-                    envelope = struct.pack("<HHIQQII", shard, 0, epoch, 0, self.time, attempt, 0)
-                    connection.send(kind, envelope + payload())
-                    found = None
-                    while found is None:
-                        found = is_it(*connection.receive(), epoch, attempt)
-                    result, refusal = found
-                    if result is not None:
-                        return result
-                    if refusal not in NEEDS_CONFIGURATION + WAITS:
-                        raise RuntimeError("refused: %d" % refusal)
-                    why = "refused: %d" % refusal
-                except OSError as error:
-                    self.connections.pop(core, None)
-                    why = str(error)
+            try:
+                shard, epoch, core, address = self.configuration.place(table, key)
+                payload, (answer, begins, skip), (refuse, refuses) = form(epoch, attempt)
+                connection = self.connections.pop(core, None) or Connection(address, core)
+                connection.send(kind, pack("<HHIQQII", shard, 0, epoch, 0, 0, attempt, 0) + payload)
+                while True:
+                    is_kind, got = connection.receive()
+                    if is_kind == answer and got.startswith(begins):
+                        self.connections[core] = connection
+                        return got[skip:]
+                    if is_kind == refuse and got.startswith(refuses):
+                        break
+                if got[-1] not in PASSES:
+                    sys.exit("refused: %d" % got[-1])
+                self.connections[core], why = connection, "refused: %d" % got[-1]
+            except OSError as error:
+                why = str(error)
+            if time.monotonic() > until:
+                sys.exit("the outcome is unknown after %d attempts: %s" % (attempt, why))
             time.sleep(0.1)
             try:
                 self.refresh()
-            except OSError as error:
-                why = str(error)
-        raise RuntimeError("the outcome is unknown after %d attempts: %s" % (attempt, why))
+            except OSError:
+                pass
 
 
 def main():
@@ -253,18 +195,16 @@ def main():
     client = Client((host, int(port)))
     print("client %d of a cluster with %d shards" % (client.client, len(client.configuration.shards)))
     table = client.create_table("wire_client")
-    for number in range(16):
-        key, value = b"key-%d" % number, os.urandom(8).hex().encode()
+    for key in [b"key-%d" % number for number in range(16)]:
+        value = os.urandom(8).hex().encode()
         result = client.update(PUT, table, key, value_bytes(value))
-        version = struct.unpack("<Q", result[1:])[0] if result[0] == DONE else sys.exit("put: outcome %d" % result[0])
-        if client.get(table, key) != (version, value):
+        if result[0] != 0 or client.get(table, key) != (struct.unpack("<Q", result[1:])[0], value):
             sys.exit("%s is not what was put" % key.decode())
     print("put and got 16 keys")
-    counts = [client.get(table, b"{key-1}count")]
-    result = client.update(INCREMENT, table, b"{key-1}count", struct.pack("<q", 5))
-    counts.append(client.get(table, b"{key-1}count"))
-    before, after = [0 if count is None else int(count[1]) for count in counts]
-    if result[0] != DONE or struct.unpack("<qQ", result[1:])[0] != after or after != before + 5:
+    before = int((client.get(table, b"{key-1}count") or (0, 0))[1])
+    result = client.update(INCREMENT, table, b"{key-1}count", pack("<q", 5))
+    after = int(client.get(table, b"{key-1}count")[1])
+    if after != before + 5 or result[:9] != pack("<Bq", 0, after):
         sys.exit("5 more than %d is not %d" % (before, after))
     print("counted from %d to %d" % (before, after))
     if client.get(table, b"nothing") is not None:
