@@ -35,9 +35,9 @@ pub enum Operation {
     Read,
 }
 
-/// The n-th operation of a run, of client `n % CLIENTS`.
+/// The n-th operation of a run, of client `n % CLIENTS`, and what the client takes ClusterTime for: what it is, or the core would say so.
 #[derive(Clone, Copy)]
-pub struct Nth(pub u64);
+pub struct Nth(pub u64, pub ClusterTime);
 
 impl Nth {
     fn client(self) -> u64 {
@@ -87,7 +87,7 @@ impl Nth {
     /// The frame of an update, as `Request` or `Record`.
     pub fn update(self, kind: Kind, operation: Operation, list: ListVersion, unacknowledged: u64) -> Vec<u8> {
         let mut frame = Vec::new();
-        RequestView::encode(kind, &envelope(list), &self.body(operation, unacknowledged), &mut frame);
+        RequestView::encode(kind, &self.envelope(list), &self.body(operation, unacknowledged), &mut frame);
         frame
     }
 
@@ -96,13 +96,13 @@ impl Nth {
         let key = self.key(Operation::Read);
         let read = Read::Get { key: key.as_bytes() };
         read.encode_arguments(&mut arguments);
-        let envelope = envelope(ListVersion::NONE);
+        let envelope = self.envelope(ListVersion::NONE);
         let view = ReadView { envelope, read_id: self.0, table: TABLE, code: read.code(), arguments: &arguments };
         view.encode(&mut frame);
         frame
     }
-}
 
-fn envelope(list: ListVersion) -> Envelope {
-    Envelope { shard: SHARD, epoch: EPOCH, list, cluster_time: ClusterTime(1000), attempt: 1, turn: None }
+    fn envelope(self, list: ListVersion) -> Envelope {
+        Envelope { shard: SHARD, epoch: EPOCH, list, cluster_time: self.1, attempt: 1, turn: None }
+    }
 }

@@ -52,7 +52,7 @@ impl Rehearsal {
             this.everybody_hears(&message::HeartbeatAnswer {
                 sent: this.now,
                 lease_millis: 60_000,
-                cluster_time: ClusterTime(1000),
+                cluster_time: this.cluster_time(),
                 clients_below: ClientId(1000),
             });
             for _ in 0..SETTLING_TURNS {
@@ -77,7 +77,8 @@ impl Rehearsal {
     pub fn update(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
         for n in self.operations..self.operations + count {
             let list = if self.faults > 0 { LIST } else { kasha_types::ListVersion::NONE };
-            let frame = |kind| (Nth(n).connection(), Nth(n).update(kind, operation, list, unacknowledged));
+            let nth = Nth(n, self.cluster_time());
+            let frame = |kind| (nth.connection(), nth.update(kind, operation, list, unacknowledged));
             self.arriving[0].push(frame(Kind::Request));
             for witness in &mut self.arriving[1..] {
                 witness.push(frame(Kind::Record));
@@ -93,7 +94,8 @@ impl Rehearsal {
     /// Makes this many reads.
     pub fn read(&mut self, count: u64, batch: u64) {
         for n in 0..count {
-            self.arriving[0].push((Nth(n).connection(), Nth(n).read()));
+            let nth = Nth(n, self.cluster_time());
+            self.arriving[0].push((nth.connection(), nth.read()));
             if (n + 1).is_multiple_of(batch) {
                 self.turn(TURN_NANOS);
             }
@@ -109,6 +111,10 @@ impl Rehearsal {
     /// The turns of a node so far.
     pub fn turns_of(&self, node: u16) -> &[Turn] {
         &self.turns[usize::from(node) - 1]
+    }
+
+    fn cluster_time(&self) -> ClusterTime {
+        ClusterTime(self.now.0 / 1_000_000)
     }
 
     fn everybody_hears(&mut self, message: &impl Message) {
