@@ -59,6 +59,8 @@ impl Turn {
         (turn.number | if turn.returns { Self::RETURNS } else { 0 }, waited.saturating_add(1))
     }
 
+    #[cold]
+    #[inline(never)]
     fn of_fields((number, waited): (u16, u32), now: ClusterTime) -> Result<Option<Self>, DecodeError> {
         match waited.checked_sub(1) {
             None if number == 0 => Ok(None),
@@ -83,10 +85,16 @@ impl Wire for Envelope {
         self.attempt.put(out);
         waited.put(out);
     }
+    #[inline]
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (shard, number) = (from.take()?, from.take()?);
-        let (epoch, list, cluster_time, attempt) = (from.take()?, from.take()?, from.take()?, from.take()?);
-        let turn = Turn::of_fields((number, from.take()?), cluster_time)?;
+        // Of a length that the compiler knows, so that no field is checked against the end.
+        let bytes = from.bytes(ENVELOPE_BYTES)?.first_chunk::<ENVELOPE_BYTES>().ok_or(DecodeError::Truncated)?;
+        let mut fields = Reader::new(bytes);
+        let (shard, number): (_, u16) = (fields.take()?, fields.take()?);
+        let (epoch, list, cluster_time, attempt) = (fields.take()?, fields.take()?, fields.take()?, fields.take()?);
+        let waited: u32 = fields.take()?;
+        let has_lost = number != 0 || waited != 0;
+        let turn = if has_lost { Turn::of_fields((number, waited), cluster_time)? } else { None };
         Ok(Self { shard, epoch, list, cluster_time, attempt, turn })
     }
 }
