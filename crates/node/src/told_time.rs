@@ -6,6 +6,7 @@
 //! (**R5.2**, **R4.6**).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::probe::{Probe, hit};
@@ -16,14 +17,17 @@ use crate::core::send;
 
 /// How far a client may be away from what ClusterTime can be, in milliseconds: its requests are under way for a while.
 const SLACK_MILLIS: u64 = 25;
+/// How old what clients may show can be: far less than what they may be away.
+const COMPUTED_EVERY: Duration = Duration::from_millis(1);
 
 /// Tells clients the time, if theirs is wrong.
 #[derive(Debug)]
 pub(crate) struct ToldTime {
     known: Option<TimeBounds>,
-    /// In this turn: the least that needs no correction, and how much more does not, either.
+    /// The least that needs no correction, and how much more does not, either, as it was a moment ago.
     right_from: u64,
     right_for: u64,
+    computed: Tick,
     now: Tick,
     /// Who was told since the last heartbeat.
     told: BTreeSet<Endpoint>,
@@ -31,7 +35,7 @@ pub(crate) struct ToldTime {
 
 impl Default for ToldTime {
     fn default() -> Self {
-        Self { known: None, right_from: 0, right_for: u64::MAX, now: Tick(0), told: BTreeSet::new() }
+        Self { known: None, right_from: 0, right_for: u64::MAX, computed: Tick(0), now: Tick(0), told: BTreeSet::new() }
     }
 }
 
@@ -41,14 +45,23 @@ impl ToldTime {
         let newer = TimeBounds::heard(time, asked, now);
         self.known = Some(self.known.map_or(newer, |known| known.narrowed(newer)));
         self.told.clear();
-        self.begin_turn(now);
+        self.now = now;
+        self.compute(now);
     }
 
-    /// What clients may show in this turn.
+    /// What clients may show in this turn: that is computed once in a millisecond.
+    #[inline]
     pub fn begin_turn(&mut self, now: Tick) {
-        let Some(known) = self.known else { return };
-        let (least, most) = known.at(now);
         self.now = now;
+        if now.since(self.computed) >= COMPUTED_EVERY {
+            self.compute(now);
+        }
+    }
+
+    fn compute(&mut self, now: Tick) {
+        let Some(known) = self.known else { return };
+        self.computed = now;
+        let (least, most) = known.at(now);
         self.right_from = least.0.saturating_sub(SLACK_MILLIS);
         self.right_for = most.0.saturating_add(SLACK_MILLIS) - self.right_from;
     }

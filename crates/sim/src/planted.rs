@@ -46,7 +46,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::PauseFixed, Scenario::SlowAnswers, 3, "sent_again"),
     caught(Bug::SyncInAnotherEpoch, Scenario::FastRestart, 300, "one_primary_per_epoch"),
     caught(Bug::RecordApart, Scenario::Swarm, 5, "one_group"),
-    caught(Bug::RefusalRecorded, Scenario::DeposedPrimary, 20, "nothing_cancelled"),
+    caught(Bug::RefusalRecorded, Scenario::DeposedPrimary, 150, "nothing_cancelled"),
     caught(Bug::WindowNotEnforced, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::LeaseNotProven, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::IdReuseAnswered, Scenario::RogueClient, 5, "rogue_is_refused"),
