@@ -30,6 +30,7 @@ pub(crate) struct OperationKey<'a> {
 
 impl<'a> OperationKey<'a> {
     /// `shard`: where the request is.
+    #[inline]
     pub fn of(body: &Body<'a>, shard: ShardId) -> Option<Self> {
         let name = body.operation_name()?;
         let (hash, fingerprint) = (name.hash(), Fingerprint(body.fingerprint()));

@@ -360,11 +360,11 @@ impl<'a> Body<'a> {
 
     /// What its operation key names, if there is one: the whole operation, at every shard where it does something.
     #[must_use]
+    #[inline]
     pub fn operation_name(&self) -> Option<OperationName<'a>> {
-        self.operation_key.map(|operation_key| {
-            let (table, first_key) = self.first_key();
-            OperationName { table, first_key, operation_key }
-        })
+        let operation_key = self.operation_key?; // few have one
+        let (table, first_key) = self.first_key();
+        Some(OperationName { table, first_key, operation_key })
     }
 
     /// The slot with which this shard keeps what it keeps under the operation key: that of the operation's first key where that is
