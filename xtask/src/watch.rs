@@ -4,7 +4,7 @@
 //! A program that prints nothing for [`SILENCE_MAX`] hangs, and is ended. The programs of long stages print lines all
 //! the while.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn start() -> Self {
-        let unattended = std::env::var_os("CI").is_some();
+        let unattended = std::env::var_os("CI").is_some() || !std::io::stdin().is_terminal();
         Self { started: Instant::now(), silence_max: SILENCE_MAX, unattended }
     }
 

@@ -65,6 +65,8 @@ enum Stage {
 pub struct Patience {
     /// Waiting: a client that is gone, or a key that is not freed for long, holds up those that want its other keys only so long.
     pub waits: Duration,
+    /// Whoever has waited in vain holds up nobody for so long after that, though it may wait again.
+    pub weak: Duration,
     /// Its turn.
     pub turn: Duration,
     /// The turn of one that reads before it comes.
@@ -81,11 +83,13 @@ struct Waiter {
     reads_first: bool,
     /// How often its turn was begun anew.
     renewals: u8,
+    /// It has waited in vain not long ago: nobody gives way to it while it waits again.
+    is_weak: bool,
 }
 
 impl Waiter {
     fn new(footprint: Footprint, stage: Stage, reads_first: bool) -> Self {
-        Self { footprint, stage, until: None, reads_first, renewals: 0 }
+        Self { footprint, stage, until: None, reads_first, renewals: 0, is_weak: false }
     }
 }
 
@@ -96,6 +100,8 @@ pub struct Turns {
     keys: BTreeMap<KeyHash, BTreeMap<Age, Access>>,
     /// How many these are.
     keys_of_all: usize,
+    /// Those that have waited in vain, and when that was.
+    in_vain: BTreeMap<Age, Tick>,
     /// What is pending of them.
     tries: BTreeMap<RpcId, Age>,
     /// Somebody has come or gone since it was asked whose turn is next.
@@ -151,8 +157,11 @@ impl Turns {
 
     /// It has lost, and waits for its turn from now on; also if it had a turn before. False: there is no room for it.
     pub fn wait(&mut self, age: Age, footprint: Footprint, reads_first: bool, lost: Option<Lost>) -> bool {
-        let renewals = self.renewals(age);
-        self.put(age, Waiter { renewals, ..Waiter::new(footprint, Stage::Waits(lost), reads_first) })
+        let (renewals, is_weak) = (self.renewals(age), self.in_vain.contains_key(&age));
+        // Whoever asks again and again waits no longer for that.
+        let before = self.waiters.get(&age).filter(|waiter| matches!(waiter.stage, Stage::Waits(_)));
+        let until = before.and_then(|waiter| waiter.until);
+        self.put(age, Waiter { renewals, is_weak, until, ..Waiter::new(footprint, Stage::Waits(lost), reads_first) })
     }
 
     /// It has its turn at once: nobody older waits for its keys, and it has found what makes it come again.
@@ -170,12 +179,12 @@ impl Turns {
 
     fn put(&mut self, age: Age, waiter: Waiter) -> bool {
         self.leave(age);
-        let keys = waiter.footprint.keys().count();
+        let keys = if waiter.is_weak { 0 } else { waiter.footprint.keys().count() };
         if self.waiters.len() >= WAITING_MAX || self.keys_of_all + keys > KEYS_MAX {
             return false;
         }
         self.keys_of_all += keys;
-        for (key, access) in waiter.footprint.keys() {
+        for (key, access) in waiter.footprint.keys().filter(|_| !waiter.is_weak) {
             self.keys.entry(key).or_default().insert(age, access);
         }
         self.waiters.insert(age, waiter);
@@ -187,6 +196,9 @@ impl Turns {
     pub fn leave(&mut self, age: Age) {
         let Some(waiter) = self.waiters.remove(&age) else { return };
         self.has_changed = true;
+        if waiter.is_weak {
+            return;
+        }
         self.keys_of_all -= waiter.footprint.keys().count();
         for (key, _) in waiter.footprint.keys() {
             let ages = self.keys.get_mut(&key).expect("it waits for the key");
@@ -233,6 +245,8 @@ impl Turns {
     pub fn did_not_happen(&mut self, rpc: RpcId, conflicts: bool) {
         let Some(age) = self.tries.remove(&rpc) else { return };
         match self.waiters.get_mut(&age) {
+            // A later try of it has lost here meanwhile, and waits.
+            Some(Waiter { stage: Stage::Waits(Some(lost)), .. }) if lost.rpc != rpc => {}
             Some(waiter) if (conflicts || waiter.reads_first) && waiter.renewals < RENEWALS_MAX => {
                 if let Stage::Has = waiter.stage {
                     waiter.until = None;
@@ -268,6 +282,7 @@ impl Turns {
     /// Those whose time is over are gone: who has had its turn, and has not come; and who has waited too long, which is told what it waits
     /// for. What is pending has come, and has its turn until it ends.
     pub fn lapse(&mut self, now: Tick, patience: Patience) -> Vec<Option<Lost>> {
+        self.in_vain.retain(|_, since| now.since(*since) < patience.weak);
         let mut late = Vec::new();
         for (&age, waiter) in &mut self.waiters {
             let time = match (waiter.stage, waiter.reads_first) {
@@ -280,11 +295,11 @@ impl Turns {
                 late.push((age, now.after(time)));
             }
         }
-        late.into_iter().filter_map(|(age, anew)| self.end_turn(age, anew)).collect()
+        late.into_iter().filter_map(|(age, anew)| self.end_turn(age, anew, now)).collect()
     }
 
     /// See [`Self::lapse`]. `None`: it has come.
-    fn end_turn(&mut self, age: Age, anew: Tick) -> Option<Option<Lost>> {
+    fn end_turn(&mut self, age: Age, anew: Tick, now: Tick) -> Option<Option<Lost>> {
         let waiter = self.waiters.get_mut(&age).expect("it is late");
         let lost = match waiter.stage {
             Stage::Has if self.tries.values().any(|known| *known == age) => {
@@ -294,6 +309,9 @@ impl Turns {
             Stage::Has => None,
             Stage::Waits(lost) => lost,
         };
+        if matches!(waiter.stage, Stage::Waits(_)) && self.in_vain.len() < WAITING_MAX {
+            self.in_vain.insert(age, now);
+        }
         self.leave(age);
         Some(lost)
     }
@@ -313,6 +331,7 @@ mod tests {
 
     const PATIENCE: Patience = Patience {
         waits: Duration::from_millis(1000),
+        weak: Duration::from_millis(3000),
         turn: Duration::from_millis(10),
         turn_of_reader: Duration::from_millis(20),
     };
@@ -410,6 +429,28 @@ mod tests {
         assert_eq!(turns.lapse(tick(1000), PATIENCE), [Some(lost)]);
         assert_eq!(turns.elder(None, &writes([2])), None);
         assert!(turns.is_empty());
+        // It comes again at once, and loses again.
+        assert!(turns.wait(age(1), writes([1, 2]), false, Some(lost)));
+        assert_eq!(turns.elder(None, &writes([2])), None, "it has held up others for long enough");
+        assert_eq!(turns.lapse(tick(1500), PATIENCE), []);
+        assert_eq!(turns.next(true, |_| true), Some((age(1), Some(lost))), "but it is told when its keys are free");
+        turns.leave(age(1));
+        assert_eq!(turns.lapse(tick(4000), PATIENCE), []);
+        assert!(turns.wait(age(1), writes([1, 2]), false, None));
+        assert_eq!(turns.elder(None, &writes([2])), Some(age(1)));
+        turns.leave(age(1));
+        assert!(turns.keys.is_empty() && turns.keys_of_all == 0);
+    }
+
+    /// Its vote on an earlier try comes late.
+    #[test]
+    fn what_waits_is_not_forgotten_because_of_an_earlier_try() {
+        let mut turns = Turns::default();
+        let lost = Lost { rpc: rpc(2), end: LogEnd(7) };
+        turns.tries(rpc(1), age(1));
+        assert!(turns.wait(age(1), writes([1]), false, Some(lost)));
+        turns.did_not_happen(rpc(1), false);
+        assert!(turns.keeps_answer_of(age(1), rpc(2)));
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Session {
             places,
             answer: Answer::None,
             asked: None,
+            has_spoken: false,
         };
         let participants = by_shard.into_iter().map(participant).collect();
         let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
@@ -190,6 +191,7 @@ impl Session {
         let Some(participant) = open.participants.iter_mut().find(|participant| participant.shard == shard) else {
             return;
         };
+        participant.has_spoken = true;
         match result.first().copied().and_then(OutcomeCode::from_number) {
             Some(OutcomeCode::Done) => participant.answer = Answer::Done(result.to_vec()),
             Some(OutcomeCode::Prepared) => {
@@ -397,7 +399,7 @@ impl Session {
 impl Distributed {
     /// Whether each participant has answered under this id.
     pub(super) fn have_all_spoken(&self) -> bool {
-        !self.participants.iter().any(|participant| matches!(participant.answer, Answer::None))
+        self.participants.iter().all(|participant| participant.has_spoken)
     }
 
     /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
@@ -441,7 +443,7 @@ impl Distributed {
 
     pub(super) fn forget_answers(&mut self) {
         for participant in &mut self.participants {
-            (participant.answer, participant.asked) = (Answer::None, None);
+            (participant.answer, participant.asked, participant.has_spoken) = (Answer::None, None, false);
         }
     }
 

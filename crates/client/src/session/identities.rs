@@ -217,31 +217,33 @@ impl Session {
     pub(super) fn relieve_window(&mut self, now: Tick) {
         let Some(current) = self.identities.current() else { return };
         if current.is_crowded()
-            && (current.is_share_held_up(4) || self.is_oldest_in_trouble(current))
+            && (current.is_share_held_up(4) || self.is_oldest_in_trouble(current, now))
             && let Some(spare) = self.identities.spare()
         {
             let shards = self.cluster.configuration.as_ref().map_or(0, |known| known.shards.len());
             self.identities.switch_to(spare, shards);
             self.identities.released.extend(self.held_back.keys());
         }
-        if self.wants_identity() {
+        if self.wants_identity(now) {
             self.identities.opening.get_or_insert_with(|| Opening::new(now));
         } else {
             self.identities.opening = None;
         }
     }
 
-    /// Whether the oldest update was sent again or refused, or its server is silent for longer than the first waiting time: then it is not
-    /// just under way.
-    fn is_oldest_in_trouble(&self, identity: &Identity) -> bool {
+    /// Whether the oldest update was sent again or refused, or others have ended that were sent after it, and its server is silent for twice
+    /// the first waiting time, though it may usually take so long: then it is not just under way.
+    fn is_oldest_in_trouble(&self, identity: &Identity, now: Tick) -> bool {
+        let long = self.options.attempt_timeout * 2;
         identity.oldest().is_some_and(|(slot, _)| {
             let call = &self.calls[slot];
-            call.attempts > 1 || call.is_doubted || !matches!(call.stage, Stage::InFlight(_))
+            let is_overtaken = identity.waiting_for_oldest() > 0 && now.since(call.sent_at) >= long;
+            call.attempts > 1 || (call.is_doubted && is_overtaken) || !matches!(call.stage, Stage::InFlight(_))
         })
     }
 
     /// Whether another id is needed: there is none, or one shard may hold up the only one and no other is ready.
-    fn wants_identity(&self) -> bool {
+    fn wants_identity(&self, now: Tick) -> bool {
         let Some(current) = self.identities.current() else { return true };
         if self.identities.held.len() >= IDENTITIES_MAX || self.identities.spare().is_some() {
             return false;
@@ -249,7 +251,8 @@ impl Session {
         let has_several = self.cluster.configuration.as_ref().is_some_and(|known| known.shards.len() > 1);
         // Later may be too late: the coordinator may stop together with the shard that holds up the id.
         let keeps_spare = self.options.keeps_spare && self.stats.updates > 0;
-        let is_held_up = || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current);
+        let is_held_up =
+            || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current, now);
         has_several && (keeps_spare || is_held_up())
     }
 

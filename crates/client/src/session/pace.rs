@@ -130,7 +130,9 @@ impl Session {
         let (primaries, witnesses) = self.silent_cores(slot, &in_flight);
         let Call { silent, sent_at, .. } = self.calls[slot];
         // Whether to send again is decided by primaries; if all have answered, witnesses decide when the sync is asked for.
-        let usual = if primaries.is_empty() {
+        let usual = if primaries.is_empty() && self.is_distributed(slot) {
+            witnesses.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
+        } else if primaries.is_empty() {
             // A sync costs little, and is never wrong. So what the witness owes as a primary of others, or has taken there, is no
             // reason to wait longer than its primary takes.
             let most = self.options.attempt_timeout.max(self.silence.usual(in_flight.target.primary, 0));

@@ -24,6 +24,8 @@ pub(super) struct Participant {
     pub(super) answer: Answer,
     /// The last attempt at this participant.
     pub(super) asked: Option<Asked>,
+    /// It has said something under this id, whatever it was.
+    pub(super) has_spoken: bool,
 }
 
 /// One attempt at one participant, and what came of it.
@@ -191,6 +193,7 @@ impl Session {
             return Known::No;
         }
         asked.attempt.on_answer(answer.epoch, false);
+        participant.has_spoken = true;
         if let Answer::None = participant.answer {
             participant.answer = Answer::Speculative(answer.result.to_vec());
         }

@@ -17,6 +17,7 @@ use crate::replica::Site;
 /// and for one that reads before it comes. A client that is dead costs them this, and if it waits still, what one may wait.
 const PATIENCE: Patience = Patience {
     waits: Duration::from_millis(500),
+    weak: Duration::from_secs(3),
     turn: Duration::from_millis(25),
     turn_of_reader: Duration::from_millis(50),
 };

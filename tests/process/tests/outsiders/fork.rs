@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kasha_client::{Client, Commit, Error, Table};
 use kasha_process_tests::apart::{Apart, Size};
@@ -12,6 +12,8 @@ use tokio::runtime::{Builder, Runtime};
 /// How long the child goes on with the copy of the parent's runtime, and how often the parent puts meanwhile and after that.
 const CHILD: Duration = Duration::from_millis(500);
 const PUTS: u32 = 300;
+/// For the child to end.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const SIZE: Size = Size { nodes: 3, faults: 1, shards: 3, lease: "500ms" };
 
@@ -54,7 +56,7 @@ async fn connect(cluster: &Apart) -> (Client, Table) {
 }
 
 async fn parent_goes_on(client: &Client, table: &Table, child: i32, checks: i32) {
-    let mut code = None;
+    let (mut code, began) = (None, Instant::now());
     let before = client.stats().await.unwrap();
     for number in 0.. {
         let put = table.put(format!("key-{number}"), "x").deadline(Duration::from_secs(10)).await;
@@ -62,6 +64,11 @@ async fn parent_goes_on(client: &Client, table: &Table, child: i32, checks: i32)
         code = code.or_else(|| ended(child));
         if number >= PUTS && code.is_some() {
             break;
+        }
+        if began.elapsed() > PATIENCE {
+            // SAFETY: it ends a child of this process.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            panic!("the child does not end");
         }
     }
     assert_eq!(code, Some(checks), "what the child was told");

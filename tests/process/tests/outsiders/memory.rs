@@ -101,6 +101,33 @@ fn a_coordinator_that_begins_anew_places_nothing_at_any_start() {
     serves(&cluster, &told);
 }
 
+/// Folders that are no memory of this cluster at all: another cluster's, and a damaged one. Nothing is changed, so that whoever puts the
+/// right one back finds everything.
+#[test]
+fn the_coordinators_folder_of_another_cluster_and_a_damaged_one_are_refused() {
+    let (mut cluster, mut other) = (Cluster::start("memory-own", LEASE, 3), Cluster::start("memory-foreign", LEASE, 3));
+    let told = put_twelve(&cluster, "before");
+    stop_all(&mut cluster);
+    stop_all(&mut other);
+    let (own, aside) = (coordinator_of(&cluster), cluster.folder().join("aside"));
+    fs::rename(&own, &aside).unwrap();
+    copy(&coordinator_of(&other), &own);
+    cluster.spawn_node(1).fails_saying(&["K0105"]);
+    fs::remove_dir_all(&own).unwrap();
+    copy(&aside, &own);
+    let largest = fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path());
+    let largest = largest.max_by_key(|path| fs::metadata(path).unwrap().len()).expect("it has files");
+    let mut bytes = fs::read(&largest).unwrap();
+    bytes[64..96].iter_mut().for_each(|byte| *byte ^= 0x55);
+    fs::write(&largest, bytes).unwrap();
+    cluster.spawn_node(1).fails_saying(&["K0109"]);
+    fs::remove_dir_all(&own).unwrap();
+    fs::rename(&aside, &own).unwrap();
+    cluster.start_all();
+    cluster.wait_until_healthy();
+    serves(&cluster, &told);
+}
+
 /// The copy is from before a fail-over, and from before more keys: it would elect by what was true then.
 #[test]
 fn an_older_copy_of_the_coordinators_folder_decides_nothing() {

@@ -1,6 +1,7 @@
 //! Transactions of many keys among writers of few of them, callers that give up, and programs that read before they write: all of
 //! them end, and each sees one moment.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kasha_client::{Client, Error, Table, TransactionOutcome};
@@ -13,6 +14,9 @@ const WRITERS: usize = 8;
 const READS: usize = 20;
 const PROGRAMS: usize = 12;
 const COMMITS: usize = 8;
+/// So often a program may have to begin anew until one of its commits finds nothing changed. Whoever has lost twice comes by age, so this
+/// does not grow with what others commit meanwhile.
+const TRIES_MAX: usize = 40;
 
 fn key(index: usize) -> String {
     format!("wide:{}", index % KEYS)
@@ -79,8 +83,10 @@ fn programs_that_read_two_numbers_and_put_both_all_commit() {
             let (client, table) = connect(&cluster).await;
             programs.push(tokio::spawn(async move {
                 for _ in 0..COMMITS {
-                    let table = &table;
+                    let tries = AtomicUsize::new(0);
+                    let (table, tries_so_far) = (&table, &tries);
                     let both = client.in_transaction(|both| async move {
+                        tries_so_far.fetch_add(1, Ordering::Relaxed);
                         let left = both.get_number(table, "left").await?.unwrap_or(0);
                         let right = both.get_number(table, "right").await?.unwrap_or(0);
                         both.put(table, "left", (left + 1).to_string());
@@ -88,6 +94,8 @@ fn programs_that_read_two_numbers_and_put_both_all_commit() {
                         Ok::<_, Error>(())
                     });
                     both.await?;
+                    let tries = tries.into_inner();
+                    assert!(tries <= TRIES_MAX, "a program read {tries} times until it could commit");
                 }
                 Ok::<_, Error>(())
             }));
