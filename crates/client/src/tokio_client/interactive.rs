@@ -289,7 +289,7 @@ impl Interactive {
     }
 
     /// The same, if the sum is in this range; `None`: it would not be, and nothing is added. As for
-    /// [`Table::increment_within`], an increment that grows is held by the end of the range alone, one that falls by its beginning.
+    /// [`Transaction::increment_within`], an increment that grows is held by the end of the range alone, one that falls by its beginning.
     /// A sum that does not fit 64 bits is in no range.
     ///
     /// # Errors
