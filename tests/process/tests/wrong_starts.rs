@@ -151,7 +151,9 @@ fn settings_that_make_no_sense_are_refused() {
     let folder = Folder::new("settings");
     let file = folder.path().join("node.toml");
     let path = file.to_str().unwrap();
-    let good = "node = 1\ndata = \"/nowhere\"\nlisten = [\"127.0.0.1:1\"]\ncoordinator = \"127.0.0.1:1\"\n";
+    let data = folder.path().join("node");
+    let good =
+        format!("node = 1\ndata = \"{}\"\nlisten = [\"127.0.0.1:1\"]\ncoordinator = \"127.0.0.1:1\"\n", data.display());
     let with = |line: &str| {
         fs::write(&file, format!("{good}{line}\n")).unwrap();
         command(&["server", "--config", path])
@@ -167,7 +169,7 @@ fn settings_that_make_no_sense_are_refused() {
     fails(command(&["server", "--config", path]), &["0.0.0.0:1", "--advertise"]);
     fs::write(&file, good.replace("node = 1", "node = 0")).unwrap();
     fails(command(&["server", "--config", path]), &["--node 0", "K0403"]);
-    fs::write(&file, good.replace("data", "# data")).unwrap();
+    fs::write(&file, good.replace("data =", "# data =")).unwrap();
     fails(command(&["server", "--config", path]), &["--data is missing"]);
     fails(command(&["server", "--config", "/nowhere/node.toml"]), &["cannot read", "/nowhere/node.toml"]);
     fails(command(&["server"]), &["--node is missing"]);
