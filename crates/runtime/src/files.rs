@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kasha_machine::FileName;
 use rustix::io::Errno;
 
@@ -92,6 +92,9 @@ pub(crate) struct Files {
     open: HashMap<FileName, Open, FixedState>,
     uses: u64,
     dirty: Dirty,
+    /// The folders of shards that exist, or existed. A folder that is gone is never made again: what was durable in it
+    /// is lost, and a process that wrote on would acknowledge into a folder that the next start does not accept.
+    folders: HashSet<PathBuf, FixedState>,
     limits: Limits,
     trash: Option<TrashThread>,
     /// Files removed so far: each gets a name of its own until the trash thread has it.
@@ -100,7 +103,11 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new(root: PathBuf, limits: Limits, trash: Option<TrashThread>) -> Self {
-        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits, trash, removals: 0 }
+        // A root that cannot be listed has no files either: the first of them tells the reason.
+        let entries = fs::read_dir(&root).into_iter().flatten().flatten();
+        let shards = entries.filter(|entry| paths::shard(&entry.file_name().to_string_lossy()).is_some());
+        let folders = shards.map(|entry| entry.path()).collect();
+        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), folders, limits, trash, removals: 0 }
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
@@ -248,7 +255,11 @@ impl Files {
         }
     }
 
+    /// Makes the folder of a shard that had none before. The core's own folder is there since the process began.
     fn make_folder(&mut self, folder: &Path) -> Result<(), StorageError> {
+        if folder == self.root || !self.folders.insert(folder.to_owned()) {
+            return Ok(());
+        }
         match faults::create(folder, || fs::DirBuilder::new().mode(FOLDER_MODE).create(folder)) {
             Ok(()) => self.mark_folder(self.root.clone()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -320,6 +331,33 @@ mod tests {
         ] {
             assert!(told(errno).contains(code), "{}", told(errno));
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_gone_is_not_made_again() {
+        let root = std::env::temp_dir().join(format!("kasha-files-gone-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).unwrap();
+        let segment = |number| FileName::Segment { shard: ShardId(3), segment: SegmentId(number) };
+        let gone = |result: Result<(), StorageError>| {
+            let error = result.unwrap_err();
+            assert!(error.to_string().contains("K0114"), "{error}");
+        };
+        let new = || Files::new(root.clone(), Limits::default(), None);
+        let mut files = new();
+        files.write(segment(1), 0, b"x").unwrap();
+        let mut restarted = new();
+        fs::remove_dir_all(root.join("shard-0003")).unwrap();
+        for files in [&mut files, &mut restarted] {
+            gone(files.write(segment(2), 0, b"x"));
+            gone(files.replace(FileName::Replica(ShardId(3)), b"x"));
+        }
+        fs::remove_dir(&root).unwrap();
+        for files in [&mut files, &mut restarted] {
+            gone(files.replace(FileName::Told, b"x"));
+            gone(files.write(segment(2), 0, b"x"));
+        }
+        assert!(!root.exists());
     }
 
     #[test]
