@@ -264,11 +264,14 @@ impl Log {
     /// If they are gone or were never here.
     #[must_use]
     pub fn bytes(&self, offset: u64, len: u32) -> &[u8] {
-        let id = self.segment_at(offset);
         let holds = |segment: &&Segment| segment.within(offset) + len as usize <= segment.named as usize;
-        let segment = self.segment(id).filter(holds);
-        let segment = segment.or_else(|| self.graveyard.iter().filter(|segment| segment.id == id).find(holds));
-        let segment = segment.unwrap_or_else(|| panic!("{len} bytes at {offset} are not in the log"));
+        let head = self.head.as_ref().filter(|head| offset >= head.base).filter(holds);
+        let segment = head.unwrap_or_else(|| {
+            let id = self.segment_at(offset);
+            let segment = self.segment(id).filter(holds);
+            let segment = segment.or_else(|| self.graveyard.iter().filter(|segment| segment.id == id).find(holds));
+            segment.unwrap_or_else(|| panic!("{len} bytes at {offset} are not in the log"))
+        });
         &segment.bytes[segment.within(offset)..][..len as usize]
     }
 

@@ -30,17 +30,39 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short(crc: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-    let add = |crc, word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(*word));
-    let (words, rest) = bytes.as_chunks();
-    // Four words a round: the loop itself would be half of the instructions.
-    let (rounds, words) = words.as_chunks();
-    let long = rounds.iter().fold(u64::from(!crc), |crc, [a, b, c, d]| add(add(add(add(crc, a), b), c), d));
-    let long = words.iter().fold(long, add);
-    let (halves, rest) = rest.as_chunks();
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+    let mut crc = u64::from(!crc);
+    let mut rest = bytes;
+    // The loop itself would be half of the instructions: eight words a round, and what is left in halves.
+    while let Some((words, behind)) = rest.split_first_chunk::<64>() {
+        crc = words.as_chunks().0.iter().fold(crc, |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
+        rest = behind;
+    }
+    macro_rules! half {
+        ($len:literal) => {
+            if let Some((words, behind)) = rest.split_first_chunk::<$len>() {
+                crc = words.as_chunks().0.iter().fold(crc, |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
+                rest = behind;
+            }
+        };
+    }
+    half!(32);
+    half!(16);
+    half!(8);
     // The upper half of what the instruction returns is zero.
-    let crc = halves.iter().fold(long as u32, |crc, half| _mm_crc32_u32(crc, u32::from_le_bytes(*half)));
-    !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
+    let mut crc = crc as u32;
+    if let Some((word, behind)) = rest.split_first_chunk() {
+        crc = _mm_crc32_u32(crc, u32::from_le_bytes(*word));
+        rest = behind;
+    }
+    if let Some((word, behind)) = rest.split_first_chunk() {
+        crc = _mm_crc32_u16(crc, u16::from_le_bytes(*word));
+        rest = behind;
+    }
+    if let [byte] = rest {
+        crc = _mm_crc32_u8(crc, *byte);
+    }
+    !crc
 }
 
 #[cfg(test)]

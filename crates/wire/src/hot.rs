@@ -59,18 +59,11 @@ impl Turn {
         (turn.number | if turn.returns { Self::RETURNS } else { 0 }, waited.saturating_add(1))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn of_fields((number, waited): (u16, u32), now: ClusterTime) -> Result<Option<Self>, DecodeError> {
-        match waited.checked_sub(1) {
-            None if number == 0 => Ok(None),
-            None => Err(DecodeError::Invalid("a turn")),
-            Some(waited) => {
-                let since = now.0.checked_sub(u64::from(waited)).map(ClusterTime);
-                let since = since.ok_or(DecodeError::Invalid("a turn that began before all time"))?;
-                Ok(Some(Self { since, number: number & !Self::RETURNS, returns: number & Self::RETURNS != 0 }))
-            }
-        }
+    fn of_fields((number, waited): (u16, u32), now: ClusterTime) -> Result<Self, DecodeError> {
+        let waited = waited.checked_sub(1).ok_or(DecodeError::Invalid("a turn"))?;
+        let since = now.0.checked_sub(u64::from(waited)).map(ClusterTime);
+        let since = since.ok_or(DecodeError::Invalid("a turn that began before all time"))?;
+        Ok(Self { since, number: number & !Self::RETURNS, returns: number & Self::RETURNS != 0 })
     }
 }
 
@@ -88,14 +81,27 @@ impl Wire for Envelope {
     #[inline]
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         // Of a length that the compiler knows, so that no field is checked against the end.
-        let bytes = from.bytes(ENVELOPE_BYTES)?.first_chunk::<ENVELOPE_BYTES>().ok_or(DecodeError::Truncated)?;
+        let bytes = from.bytes(ENVELOPE_BYTES)?.first_chunk().ok_or(DecodeError::Truncated)?;
+        let (envelope, turn) = Self::read(bytes)?;
+        if turn == (0, 0) { Ok(envelope) } else { envelope.with_turn(turn) }
+    }
+}
+
+impl Envelope {
+    /// The envelope without its turn, and the fields of the turn, which are 0 for almost every request.
+    #[inline]
+    fn read(bytes: &[u8; ENVELOPE_BYTES]) -> Result<(Self, (u16, u32)), DecodeError> {
         let mut fields = Reader::new(bytes);
         let (shard, number): (_, u16) = (fields.take()?, fields.take()?);
         let (epoch, list, cluster_time, attempt) = (fields.take()?, fields.take()?, fields.take()?, fields.take()?);
         let waited: u32 = fields.take()?;
-        let has_lost = number != 0 || waited != 0;
-        let turn = if has_lost { Turn::of_fields((number, waited), cluster_time)? } else { None };
-        Ok(Self { shard, epoch, list, cluster_time, attempt, turn })
+        Ok((Self { shard, epoch, list, cluster_time, attempt, turn: None }, (number, waited)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_turn(self, turn: (u16, u32)) -> Result<Self, DecodeError> {
+        Ok(Self { turn: Some(Turn::of_fields(turn, self.cluster_time)?), ..self })
     }
 }
 
@@ -115,7 +121,16 @@ impl<'a> RequestView<'a> {
     /// If it is none.
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let (envelope, body) = payload.split_first_chunk::<ENVELOPE_BYTES>().ok_or(DecodeError::Truncated)?;
-        Ok(Self { envelope: Reader::new(envelope).take()?, body })
+        let (envelope, turn) = Envelope::read(envelope)?;
+        // As a whole, so that a request without a turn is made in its place.
+        if turn == (0, 0) { Ok(Self { envelope, body }) } else { Self::decode_with_turn(payload) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decode_with_turn(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        Ok(Self { envelope: reader.take()?, body: reader.rest() })
     }
 
     /// Appends a whole frame. `kind` is `Request`, `Record` or `Cancel`.

@@ -117,14 +117,14 @@ impl RequestPath<'_> {
         }
         // A new primary proposes whatever its predecessor may have told a client of.
         let is_replay = matches!(received.origin, Origin::Replay);
-        let (key, now) = self.current_key(log, received)?;
+        let key = self.current_key(log, received)?;
         self.expire_values(log, received);
         if !is_replay && self.touches_ended(log, received) {
             // Else a value that transactions touch all the time would never end.
             return Err(Stop::refuse(Refusal::Busy));
         }
-        if let Some(key) = &key
-            && let Some(result) = self.find_repeated(log, received, key, now)?
+        if let Some((key, now)) = &key
+            && let Some(result) = self.find_repeated(log, received, key, *now)?
         {
             // It has seen what is kept, and what that has seen. Something that is pending may be in its way on other keys, and must
             // not wait for it.
@@ -157,7 +157,7 @@ impl RequestPath<'_> {
             Arrival::Propose(at) if !is_replay && at > latest_timestamp(self.core.cluster_time) => {
                 Err(Stop::refuse(Refusal::Busy))
             }
-            Arrival::Propose(at) => self.propose_at(log, received, (proposal, key), at),
+            Arrival::Propose(at) => self.propose_at(log, received, (proposal, key.map(|(key, _)| key)), at),
         }
     }
 

@@ -38,8 +38,7 @@ pub(super) enum Action<'a> {
 /// Its operation key and the values of its keys are held or gone, whatever a clock says.
 pub(super) struct Current<'r, 'a> {
     received: &'r mut Received<'a>,
-    key: Option<OperationKey<'a>>,
-    now: ClusterTime,
+    key: Option<(OperationKey<'a>, ClusterTime)>,
 }
 
 /// A request that runs now, and what is to be done for it.
@@ -105,33 +104,35 @@ impl RequestPath<'_> {
     /// Drops the operation key that it names, and values of its keys, if their time is over (R5.2).
     pub(super) fn expire<'r, 'a>(&mut self, log: &mut Log, fresh: Fresh<'r, 'a>) -> Result<Current<'r, 'a>, Stop> {
         let received = fresh.into_received();
-        let (key, now) = self.current_key(log, received)?;
+        let key = match received.body.operation_key {
+            None => None,
+            Some(_) => self.current_key(log, received)?,
+        };
         self.expire_values(log, received);
-        Ok(Current { received, key, now })
+        Ok(Current { received, key })
     }
 
     /// Its operation key, which is dropped if its time is over, and the time that says so.
+    #[cold]
+    #[inline(never)]
     pub(super) fn current_key<'a>(
         &mut self,
         log: &mut Log,
         received: &mut Received<'a>,
-    ) -> Result<(Option<OperationKey<'a>>, ClusterTime), Stop> {
-        let (key, now) = match received.origin {
-            Origin::Client(Caller { wish: Wish::Cancel, .. }) => (None, self.core.cluster_time),
-            Origin::Client(_) | Origin::Suspect => {
-                (OperationKey::of(&received.body, self.shard), self.core.cluster_time)
-            }
+    ) -> Result<Option<(OperationKey<'a>, ClusterTime)>, Stop> {
+        let now = match received.origin {
+            Origin::Client(Caller { wish: Wish::Cancel, .. }) => return Ok(None),
+            Origin::Client(_) | Origin::Suspect => self.core.cluster_time,
             // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
-            Origin::Replay => (OperationKey::of(&received.body, self.shard), self.state.cluster_time),
+            Origin::Replay => self.state.cluster_time,
         };
-        if let Some(key) = &key {
-            let dead = &mut received.memory.dead;
-            match operation_keys::drop_if_expired(log, self.state, self.epoch, now, key, dead) {
-                Ok(dropped) => self.note_dropped(dropped),
-                Err(full) => return Err(Stop::Nothing(Why::for_room(full))),
-            }
+        let Some(key) = OperationKey::of(&received.body, self.shard) else { return Ok(None) };
+        let dead = &mut received.memory.dead;
+        match operation_keys::drop_if_expired(log, self.state, self.epoch, now, &key, dead) {
+            Ok(dropped) => self.note_dropped(dropped),
+            Err(full) => return Err(Stop::Nothing(Why::for_room(full))),
         }
-        Ok((key, now))
+        Ok(Some((key, now)))
     }
 
     /// Deletes the values of its keys whose time is over. A replay runs what was completed in time, however late it is now.
@@ -186,7 +187,7 @@ impl RequestPath<'_> {
 
     /// What it comes to: what is chosen here is what runs, and runs at once.
     pub(super) fn order<'r, 'a>(&mut self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
-        let Current { received, key, now } = current;
+        let Current { received, key } = current;
         if let Some(pending) = self.pending_before(received) {
             return Err(Stop::Nothing(match received.origin {
                 Origin::Replay => Why::RunsAhead,
@@ -199,7 +200,7 @@ impl RequestPath<'_> {
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, None) => Action::Execute { keep_under: None },
-            (Origin::Client(_) | Origin::Suspect | Origin::Replay, Some(key)) => {
+            (Origin::Client(_) | Origin::Suspect | Origin::Replay, Some((key, now))) => {
                 match self.state.find_operation_key(log, key.hash, key.fingerprint, &key.name) {
                     OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
                         return Err(Stop::Completed(self.unrecorded_hit(log, place, received.request.rpc)));
