@@ -93,10 +93,12 @@ impl Cluster {
         self.taken.map_or(ClusterTime(0), |taken| since(taken, now))
     }
 
-    /// The coordinator told this time. How long it was under way is not known, so that it never sets us back.
-    pub(super) fn heard_time(&mut self, time: ClusterTime, now: Tick) {
-        if self.taken.is_none() || (time > self.time_taken(now) && !planted::is_on(Bug::TimeLeftFromOwnClock)) {
-            self.taken = Some((time, now));
+    /// The coordinator told this time, at some moment of the last while, at most: we take it for the middle. How long the time was
+    /// under way is not known, so that it never sets us back.
+    pub(super) fn heard_time(&mut self, (time, at_most): (ClusterTime, Duration), now: Tick) {
+        let likely = time.after_millis(u64::try_from(at_most.as_millis() / 2).unwrap_or(u64::MAX));
+        if self.taken.is_none() || (likely > self.time_taken(now) && !planted::is_on(Bug::TimeLeftFromOwnClock)) {
+            self.taken = Some((likely, now));
         }
         if time > self.time(now) {
             self.time = (time, now);
@@ -294,11 +296,11 @@ mod tests {
     #[test]
     fn what_the_coordinator_told_long_ago_sets_nobody_back() {
         let mut cluster = Cluster::new(None, seconds(0));
-        cluster.heard_time(ClusterTime(1_000), seconds(1));
+        cluster.heard_time((ClusterTime(1_000), Duration::ZERO), seconds(1));
         assert_eq!(cluster.time_taken(seconds(61)), ClusterTime(61_000));
-        cluster.heard_time(ClusterTime(2_000), seconds(61));
+        cluster.heard_time((ClusterTime(2_000), Duration::ZERO), seconds(61));
         assert_eq!(cluster.time_taken(seconds(61)), ClusterTime(61_000), "a frame that comes late");
-        cluster.heard_time(ClusterTime(70_000), seconds(61));
+        cluster.heard_time((ClusterTime(70_000), Duration::ZERO), seconds(61));
         assert_eq!(cluster.time_taken(seconds(62)), ClusterTime(71_000));
     }
 
@@ -310,7 +312,7 @@ mod tests {
         let [shown, least, most] = [5_000, 4_000, 4_200].map(ClusterTime);
         let mut cluster = Cluster::new(None, millis(0));
         assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(0)), Known::No);
-        cluster.heard_time(ClusterTime(1_000), millis(1_000));
+        cluster.heard_time((ClusterTime(1_000), Duration::ZERO), millis(1_000));
         assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(5_010)), Known::Yes);
         assert_eq!(cluster.time_taken(millis(5_010)), ClusterTime(4_210), "as much as it was ahead");
         assert_eq!(cluster.time(millis(5_010)), ClusterTime(5_010), "what ends a lease never goes back");

@@ -50,13 +50,15 @@ pub(super) struct Identities {
 #[derive(Debug)]
 struct Opening {
     nonce: Option<u64>,
+    /// When the last question left.
+    asked_at: Tick,
     again_at: Tick,
     pause: Duration,
 }
 
 impl Opening {
     fn new(now: Tick) -> Self {
-        Self { nonce: None, again_at: now, pause: RETRY }
+        Self { nonce: None, asked_at: now, again_at: now, pause: RETRY }
     }
 }
 
@@ -279,7 +281,7 @@ impl Session {
             && opening.again_at <= now
         {
             let nonce = *opening.nonce.get_or_insert_with(|| self.rng.next_u64());
-            opening.again_at = now.after(opening.pause);
+            (opening.asked_at, opening.again_at) = (now, now.after(opening.pause));
             opening.pause = (opening.pause * 2).min(RETRY_MAX);
             send_message(Endpoint::Coordinator, &OpenSession { nonce }, out);
         }
@@ -287,11 +289,12 @@ impl Session {
 
     pub(super) fn on_session_opened(&mut self, opened: &SessionOpened, now: Tick) -> Known {
         let &SessionOpened { nonce, client, lease_expiry: expiry, cluster_time: time } = opened;
-        let is_ours = self.identities.opening.as_ref().is_some_and(|opening| opening.nonce == Some(nonce));
-        if !is_ours || client == ClientId(0) || self.identities.of(client).is_some() {
+        let opening = self.identities.opening.as_ref().filter(|opening| opening.nonce == Some(nonce));
+        let Some(asked_at) = opening.map(|opening| opening.asked_at) else { return Known::No };
+        if client == ClientId(0) || self.identities.of(client).is_some() {
             return Known::No;
         }
-        self.cluster.heard_time(time, now);
+        self.cluster.heard_time((time, now.since(asked_at)), now);
         self.identities.opening = None;
         let identity = Identity::new(client, self.options.outstanding_max, expiry, renewal(expiry, time, now));
         self.identities.held.push(identity);
@@ -306,7 +309,7 @@ impl Session {
         };
         identity.expiry = expiry.max(identity.expiry);
         identity.renew_at = renewal(expiry, time, now);
-        self.cluster.heard_time(time, now);
+        self.cluster.heard_time((time, Duration::ZERO), now);
         Known::Yes
     }
 

@@ -12,6 +12,7 @@ use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::link::Handshake;
 use kasha_wire::operation::OwnedOperation;
 use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message, Turn};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -23,6 +24,19 @@ use crate::session::{Again, CallId, CallOptions, Completion, CoreQuestion, Sessi
 
 /// The number of inputs that one turn takes from each queue.
 const INPUTS_MAX: usize = 256;
+
+/// A pause that nobody sees the end of.
+const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// A clock that goes on while the machine is suspended, where the system has one: what a session takes ClusterTime and its lease
+/// for is right when a closed lid opens.
+fn machine_time() -> Duration {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(CLOCK)).expect("a machine's clock begins at 0")
+}
 
 /// Names a call that has no id yet.
 pub(super) type Ticket = u64;
@@ -102,7 +116,8 @@ pub(super) struct Driver {
     effects: Effects,
     held: Held,
     links: Links,
-    started: Instant,
+    /// By the machine's clock ([`machine_time`]).
+    started: Duration,
     home: Home,
     commands: mpsc::Receiver<Command>,
     abandoned: mpsc::Receiver<Ticket>,
@@ -134,7 +149,7 @@ impl Driver {
             effects,
             held: Held::new(),
             links,
-            started: Instant::now(),
+            started: machine_time(),
             home: Home::here(),
             commands,
             abandoned,
@@ -155,8 +170,8 @@ impl Driver {
                 return;
             }
             self.end_turn();
-            let wake = self.session.next_deadline().map_or(u64::MAX / 2, |tick| tick.0.min(u64::MAX / 2));
-            let wake = self.started + Duration::from_nanos(wake);
+            let due = self.session.next_deadline().map_or(FAR, |tick| tick.since(self.now()).min(FAR));
+            let wake = Instant::now() + due;
             let wake = self.links.look_at().map_or(wake, |look_at| look_at.min(wake));
             tokio::select! {
                 command = self.commands.recv() => match command {
@@ -189,7 +204,8 @@ impl Driver {
     }
 
     fn now(&self) -> Tick {
-        Tick(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let elapsed = machine_time().saturating_sub(self.started);
+        Tick(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn end_turn(&mut self) {
