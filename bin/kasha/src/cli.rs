@@ -233,8 +233,11 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
             }
         },
     };
-    found.with_context(|| {
-        format!("no cluster answers at {places}: start one (`kasha start`), or name another with --address")
+    found.map_err(|error| match error {
+        Error::Connect(why) => anyhow::anyhow!(
+            "no cluster answers: {why}; start one (`kasha start`), or name another than {places} with --address (K0208)"
+        ),
+        other => other.into(),
     })
 }
 

@@ -137,6 +137,26 @@ fn who_has_lost_says_since_when_in_all_its_tries_and_comes_when_it_is_told() {
     assert!(turns[1..].iter().all(|turn| *turn == turns[1]), "{turns:?}");
 }
 
+/// In a window of two, a call whose turn had come waited for a number behind all others of its own session.
+#[test]
+fn who_has_lost_gets_a_number_before_those_of_its_session_that_have_not() {
+    let mut net = Net::open(|options| (options.locking, options.outstanding_max) = (Locking::WhenNeeded, 1));
+    multi_put(&mut net, &CallOptions::default());
+    let lost = requests(&mut net, Kind::Request);
+    for _ in 0..3 {
+        multi_put(&mut net, &CallOptions::default());
+    }
+    net.answer(&lost[0], CONFLICT, true);
+    net.pass(Duration::ZERO);
+    let [low, high] = requests(&mut net, Kind::Request);
+    assert_eq!(low.request().envelope.turn, None, "the window is not empty while it makes a pause");
+    net.pass(Duration::from_millis(2));
+    net.answer(&low, &done(&[(1, &version(1))]), true);
+    net.answer(&high, &done(&[(1, &version(2)), (1, &version(3))]), true);
+    let [low, _] = requests(&mut net, Kind::Request);
+    assert!(low.request().envelope.turn.is_some(), "two others were queued before");
+}
+
 /// A client whose time was ahead is told so between two tries. Its age goes back with its time, once, and stays the same after that: a shard
 /// would take another age for somebody else, and let it wait behind itself.
 #[test]

@@ -242,6 +242,14 @@ impl Call {
 
     /// Its turn, for an envelope with this time. Time may have been set back since it had lost: then it has lost just now, and from now on
     /// says so in all its tries.
+    /// The turn of an update that has lost to others.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        match &self.kind {
+            Kind::Update(update) => update.turn,
+            Kind::Read(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
+        }
+    }
+
     pub(super) fn turn_at(&mut self, cluster_time: ClusterTime) -> Option<Turn> {
         let turn = self.update().turn.as_mut()?;
         turn.since = turn.since.min(cluster_time);

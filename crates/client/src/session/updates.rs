@@ -302,8 +302,18 @@ impl Session {
         self.start_update(slot, now, out);
     }
 
+    /// The update waits until the window has room. Who has lost to others before comes first, and of these who has waited longest
+    /// (0047): others wait at the shards until its turn is over.
     fn queue(&mut self, slot: usize) {
-        self.calls.enqueue(slot, &mut self.queued);
+        match self.calls[slot].update().turn {
+            None => self.calls.enqueue(slot, &mut self.queued),
+            Some(turn) => {
+                let since = |id: &CallId| self.calls.get(self.calls.find(*id)?)?.turn().map(|turn| turn.since);
+                let is_before = |id: &&CallId| since(id).is_some_and(|since| since <= turn.since);
+                let place = self.queued.iter().take_while(is_before).count();
+                self.queued.insert(place, self.calls.id(slot));
+            }
+        }
         let call = &mut self.calls[slot];
         (call.stage, call.resume) = (Stage::Queued, NEVER);
         self.timers.arm(&mut self.calls, slot);

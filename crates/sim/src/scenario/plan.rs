@@ -197,8 +197,6 @@ fn wide(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.nodes, shape.shards) = (u16::from(shape.faults) + 2, u16::try_from(rng.between(2, 4)).expect("small"));
     (shape.kind, shape.clients, shape.readers, shape.concurrency) = (LoadKind::Wide, 4, 0, 5);
     (shape.pause, shape.duration) = ((millis(0), millis(1)), millis(3_000));
-    // In a smaller window a call whose turn has come waits for a number behind others of its own session.
-    shape.outstanding_max = shape.outstanding_max.max(16);
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.
