@@ -234,11 +234,17 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
         },
     };
     found.map_err(|error| match error {
-        Error::Connect(why) => anyhow::anyhow!(
-            "no cluster answers: {why}; start one (`kasha start`), or name another than {places} with --address (K0208)"
-        ),
+        Error::Connect(why) => NoCluster { why, places }.into(),
         other => other.into(),
     })
+}
+
+/// Nobody was reached, so nothing was executed.
+#[derive(Debug, thiserror::Error)]
+#[error("no cluster answers: {why}; start one (`kasha start`), or name another than {places} with --address (K0208)")]
+struct NoCluster {
+    why: String,
+    places: String,
 }
 
 /// Connects if somebody answers at once, and says nothing.
@@ -320,6 +326,9 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
 
 /// The name of the outcome, by which scripts tell the outcomes apart.
 fn outcome_of(error: &anyhow::Error) -> &'static str {
+    if error.is::<NoCluster>() {
+        return "not executed";
+    }
     match error.downcast_ref::<Error>() {
         Some(Error::Unknown { .. }) => "unknown",
         Some(Error::Rejected(_) | Error::NotCommitted(_)) => "rejected",

@@ -197,7 +197,8 @@ pub struct Session {
     identities: Identities,
     calls: Calls,
     timers: Timers,
-    /// Updates that wait for a client id or for room in its window, oldest first. Entries of ended calls are skipped.
+    /// Updates that wait for a client id or for room in its window: first those that have lost to others, who has waited longest before the
+    /// others, then the rest as they came. Entries of ended calls are skipped.
     queued: VecDeque<CallId>,
     /// Updates to shards that hold up a client id, oldest first (R4.10). Entries of ended calls are skipped.
     held_back: BTreeMap<Place, VecDeque<CallId>>,

@@ -240,8 +240,6 @@ impl Call {
         matches!(self.kind, Kind::Update(UpdateCall { turn: Some(_), .. }))
     }
 
-    /// Its turn, for an envelope with this time. Time may have been set back since it had lost: then it has lost just now, and from now on
-    /// says so in all its tries.
     /// The turn of an update that has lost to others.
     pub(super) fn turn(&self) -> Option<Turn> {
         match &self.kind {
@@ -250,6 +248,8 @@ impl Call {
         }
     }
 
+    /// Its turn, for an envelope with this time. Time may have been set back since it had lost: then it has lost just now, and from now on
+    /// says so in all its tries.
     pub(super) fn turn_at(&mut self, cluster_time: ClusterTime) -> Option<Turn> {
         let turn = self.update().turn.as_mut()?;
         turn.since = turn.since.min(cluster_time);

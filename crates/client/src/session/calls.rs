@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use kasha_types::{ShardId, Tick};
+use kasha_types::{ClusterTime, ShardId, Tick};
 
 use super::call::{Call, Caller, Kind, NEVER, Stage};
 use crate::limits;
@@ -128,14 +128,31 @@ impl Calls {
         self.slab[slot].call.as_ref()
     }
 
-    /// Puts a call at the end of a queue. Entries of ended calls are skipped when their turn comes. They are removed
-    /// earlier if they would pile up: at least half of the entries are of calls that have not ended.
+    /// Puts a call at the end of a queue.
     pub(super) fn enqueue(&self, slot: usize, queue: &mut VecDeque<CallId>) {
+        self.prune(queue);
+        queue.push_back(self.id(slot));
+    }
+
+    /// Puts an update that has lost to others behind those in the queue that have lost earlier, and before all the rest.
+    pub(super) fn enqueue_by_age(&self, slot: usize, since: ClusterTime, queue: &mut VecDeque<CallId>) {
+        self.prune(queue);
+        // An entry of a call that has ended stands for nobody, and its neighbours may have waited longer.
+        let is_before = |id: &&CallId| match self.find(**id).map(|slot| self[slot].turn()) {
+            None => true,
+            Some(turn) => turn.is_some_and(|turn| turn.since <= since),
+        };
+        let place = queue.iter().take_while(is_before).count();
+        queue.insert(place, self.id(slot));
+    }
+
+    /// Entries of ended calls are skipped when their turn comes. They are removed earlier if they would pile up: at least half of the
+    /// entries are of calls that have not ended.
+    fn prune(&self, queue: &mut VecDeque<CallId>) {
         const QUEUE_MIN: usize = 64;
         if queue.len() >= QUEUE_MIN && queue.len() >= 2 * self.len() {
             queue.retain(|&id| self.find(id).is_some());
         }
-        queue.push_back(self.id(slot));
     }
 
     /// From now on the call counts against this shard.

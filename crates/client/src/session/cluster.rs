@@ -93,12 +93,18 @@ impl Cluster {
         self.taken.map_or(ClusterTime(0), |taken| since(taken, now))
     }
 
-    /// The coordinator told this time, at some moment of the last while, at most: we take it for the middle. How long the time was
-    /// under way is not known, so that it never sets us back.
+    /// The coordinator told this time, at some moment of the last while. If we know nothing better we take it for the middle. How long the
+    /// time was under way is not known, so that it never sets us back; nor does it set us further ahead than it surely was.
     pub(super) fn heard_time(&mut self, (time, at_most): (ClusterTime, Duration), now: Tick) {
-        let likely = time.after_millis(u64::try_from(at_most.as_millis() / 2).unwrap_or(u64::MAX));
-        if self.taken.is_none() || (likely > self.time_taken(now) && !planted::is_on(Bug::TimeLeftFromOwnClock)) {
-            self.taken = Some((likely, now));
+        match self.taken {
+            None => {
+                let half = u64::try_from(at_most.as_millis() / 2).unwrap_or(u64::MAX);
+                self.taken = Some((time.after_millis(half), now));
+            }
+            Some(_) if time > self.time_taken(now) && !planted::is_on(Bug::TimeLeftFromOwnClock) => {
+                self.taken = Some((time, now));
+            }
+            Some(_) => {}
         }
         if time > self.time(now) {
             self.time = (time, now);

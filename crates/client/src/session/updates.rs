@@ -305,14 +305,9 @@ impl Session {
     /// The update waits until the window has room. Who has lost to others before comes first, and of these who has waited longest
     /// (0047): others wait at the shards until its turn is over.
     fn queue(&mut self, slot: usize) {
-        match self.calls[slot].update().turn {
+        match self.calls[slot].turn() {
             None => self.calls.enqueue(slot, &mut self.queued),
-            Some(turn) => {
-                let since = |id: &CallId| self.calls.get(self.calls.find(*id)?)?.turn().map(|turn| turn.since);
-                let is_before = |id: &&CallId| since(id).is_some_and(|since| since <= turn.since);
-                let place = self.queued.iter().take_while(is_before).count();
-                self.queued.insert(place, self.calls.id(slot));
-            }
+            Some(turn) => self.calls.enqueue_by_age(slot, turn.since, &mut self.queued),
         }
         let call = &mut self.calls[slot];
         (call.stage, call.resume) = (Stage::Queued, NEVER);
