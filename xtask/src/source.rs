@@ -56,6 +56,11 @@ impl<'a> Source<'a> {
         self.blanked(|at| self.classes[at] == Class::Comment)
     }
 
+    /// Where items are that only tests see.
+    pub(crate) fn test_ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        self.tests.iter().cloned()
+    }
+
     fn is_test(&self, at: usize) -> bool {
         self.tests.iter().any(|range| range.contains(&at))
     }

@@ -3,52 +3,28 @@
 //! Each check takes texts and returns problems, so that it can be tested with a few lines. A problem is one line:
 //! `path:line: what is wrong, why, what to do`.
 
+mod circles;
 mod determinism;
 mod direction;
+mod problem;
 mod references;
+mod rooms;
 mod size;
 mod text;
 
-use std::fmt;
-
 use anyhow::{Result, bail};
+use problem::Problem;
 
 use crate::source::Source;
 use crate::workspace::{File, Workspace};
 
-/// A violation of a rule.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Problem {
-    path: String,
-    line: usize,
-    /// What is wrong, why, and what to do.
-    text: String,
-}
-
-impl Problem {
-    fn new(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, text: text.into() }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.path, self.line, self.text)
-    }
-}
-
-/// Whether only tests and benchmarks use a file: it is in one of cargo's folders for them, or it is a `tests` module in
-/// a file of its own.
-fn is_test_file(path: &str) -> bool {
-    let mut parts = path.split('/');
-    parts.any(|part| matches!(part, "tests" | "benches" | "tests.rs"))
-}
-
 /// Checks the whole tree.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let files = workspace.files()?;
-    let mut problems = check(workspace, &files);
+    let mut rooms = rooms::Rooms::new(&workspace.packages);
+    let mut problems = check(workspace, &files, &mut rooms);
     problems.sort();
+    print!("{rooms}");
     for problem in &problems {
         println!("{problem}");
     }
@@ -59,7 +35,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn check(workspace: &Workspace, files: &[File]) -> Vec<Problem> {
+fn check(workspace: &Workspace, files: &[File], rooms: &mut rooms::Rooms) -> Vec<Problem> {
     let mut problems = Vec::new();
     let text_of = |path: &str| files.iter().find(|file| file.path == path).and_then(File::text).unwrap_or_default();
     direction::check(&workspace.packages, text_of, &mut problems);
@@ -75,9 +51,11 @@ fn check(workspace: &Workspace, files: &[File]) -> Vec<Problem> {
             determinism::check(&file.path, &source, &mut problems);
             ratchet.check(&file.path, text, &source.code(), &mut problems);
             references.code(&file.path, &source, &mut problems);
+            rooms.add(&file.path, text, &source);
         }
     }
     ratchet.finish(&mut problems);
+    circles::check(&rooms.circles(), text_of(circles::LIST), &mut problems);
     references.finish(&mut problems);
     problems
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::source::{Source, line_of, occurrences, used_paths};
 use crate::tidy::direction::PROTOCOLS;
-use crate::tidy::{Problem, is_test_file};
+use crate::tidy::problem::{Problem, is_test_file};
 
 const TAKE_NOW: &str = "take `now: Tick` as an argument";
 const SEEDED: &str = "take a seed and use kasha-machine's Rng";

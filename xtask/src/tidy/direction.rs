@@ -1,7 +1,7 @@
 //! Dependencies point one way (DESIGN section 3): first `types`, then `machine` and `wire`, then the protocols, which
 //! never depend on one another, then the crates that compose them.
 
-use crate::tidy::Problem;
+use crate::tidy::problem::Problem;
 use crate::workspace::Package;
 
 enum Allowed {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Source, line_of, occurrences};
-use crate::tidy::{Problem, is_test_file};
+use crate::tidy::problem::{Problem, is_test_file};
 
 const NOTES: &str = "docs/notes/";
 const ERRORS: &str = "docs/errors/";

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::source::{item_end, line_of, occurrences};
-use crate::tidy::Problem;
+use crate::tidy::problem::Problem;
 
 /// The path of the list of exceptions.
 pub(super) const EXCEPTIONS: &str = "xtask/tidy_exceptions.txt";

@@ -1,7 +1,7 @@
 //! Checks the layout of text files, the headers of modules, and paths that mean something on one machine only.
 
 use crate::source::occurrences;
-use crate::tidy::{Problem, is_test_file};
+use crate::tidy::problem::{Problem, is_test_file};
 
 const HEADER_LINES_MAX: usize = 25;
 
