@@ -13,7 +13,8 @@ use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
 
 use crate::core::{Core, send};
 use crate::replay::next_retired;
-use crate::replica::{Replica, Site};
+use crate::replica::Replica;
+use crate::site::Site;
 
 pub(crate) use copying::{FETCH_FROM_HEAD, install, on_fetch_log};
 

@@ -40,7 +40,7 @@ use kasha_wire::message;
 
 use crate::NodeOptions;
 use crate::core::{Core, send};
-use crate::replica::Site;
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// A shard's log.

@@ -20,7 +20,7 @@ use kasha_wire::message::Words;
 use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
-use crate::request_path::Memory;
+use crate::request::Memory;
 use crate::told::Told;
 use crate::told_time::ToldTime;
 

@@ -25,8 +25,9 @@ use crate::core::send;
 use crate::node::Node;
 use crate::primary::Primary;
 use crate::reads::refuse_read;
-use crate::replica::{Replica, Role, Site};
-use crate::request_path::{Caller, Wish, refuse_undecoded};
+use crate::replica::{Replica, Role};
+use crate::request::{Caller, Wish, refuse_undecoded};
+use crate::site::Site;
 
 impl Node {
     fn parts(&mut self, shard: ShardId) -> Option<(Site<'_>, &mut Role)> {

@@ -17,8 +17,8 @@ use kasha_types::{ClusterTime, Epoch, LogEnd, TableId, Work, key_hash};
 
 use crate::core::Core;
 use crate::primary::Term;
-use crate::replica::Site;
 use crate::serving::Conflicts;
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// Values whose time is over that a turn of the walk looks at.

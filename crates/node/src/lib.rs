@@ -5,13 +5,13 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `request_path` | one update, from frame to answer, as one function |
+//! | `request`, `request_path` | one update, from frame to answer, as one function |
 //! | `operation_keys`, `expiry` | how a user's own keys name updates, and go; how values go whose time is over |
 //! | `reads`, `scan` | one read; one page of a listing |
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing, cleaning, transactions |
 //! | `backup` | the other end of replication |
-//! | `replica` | a shard's replica: its copy of the log, its state, its role |
+//! | `replica`, `site` | a shard's replica: its copy of the log, its state, its role; what handlers of the role borrow |
 //! | `copy`, `state`, `replay`, `unfinished`, `transactions` | a shard's log, what is derived from it, and how that follows the log |
 //! | `witnessing` | the witness instances of this core |
 //! | `ending` | the last turns of a process that was asked to stop |
@@ -43,9 +43,11 @@ mod relocation;
 mod replay;
 mod replay_check;
 mod replica;
+mod request;
 mod request_path;
 mod scan;
 mod serving;
+mod site;
 mod state;
 mod told;
 mod told_time;

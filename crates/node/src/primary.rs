@@ -42,8 +42,8 @@ use self::term::{fewest_peers, is_overdue, members_of};
 use self::witnesses::Asking;
 use crate::copy::LogCopy;
 use crate::core::Core;
-use crate::replica::Site;
 use crate::serving::Serving;
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// Where a term is.

@@ -16,9 +16,9 @@ use kasha_wire::{OutcomeCode, Read, Refusal};
 use crate::Answers;
 use crate::expiry;
 use crate::primary::Term;
-use crate::replica::Site;
 use crate::scan::{Shows, Wanted, scan};
 use crate::serving::{Sees, Serving};
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// Of a read's answer.

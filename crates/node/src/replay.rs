@@ -4,7 +4,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, SegmentId, Work};
 
 use crate::copy::LogCopy;
-use crate::replica::Site;
+use crate::site::Site;
 use crate::state::ShardState;
 use crate::unfinished::STEPS_PER_TURN;
 

@@ -17,8 +17,10 @@ use crate::operation_keys;
 use crate::primary::{Primary, Stage, Term};
 use crate::reads::{Comes, on_read, refuse_read};
 use crate::replay::next_retired;
-use crate::request_path::{Caller, RequestPath, refuse_undecoded};
+use crate::request::{Caller, refuse_undecoded};
+use crate::request_path::RequestPath;
 use crate::serving::Serving;
+use crate::site::Site;
 use crate::state::ShardState;
 use crate::{NodeOptions, StartError};
 
@@ -41,14 +43,6 @@ pub(crate) struct Replica {
     pub role: Role,
     /// The configuration names this process primary of this epoch, which it must not begin: it promised it before (0005).
     pub passed: Option<Epoch>,
-}
-
-/// What the handlers of a role work on besides the role.
-#[derive(Debug)]
-pub(crate) struct Site<'a> {
-    pub copy: &'a mut LogCopy,
-    pub state: &'a mut ShardState,
-    pub core: &'a mut Core,
 }
 
 impl Role {

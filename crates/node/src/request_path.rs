@@ -26,155 +26,30 @@ mod answer;
 mod distributed;
 mod execute;
 mod order;
+mod path;
 mod record;
 mod turns;
 mod two_phase;
 mod wrong;
 
-pub(crate) use answer::{refuse, refuse_undecoded};
+pub(crate) use self::path::RequestPath;
 
 use kasha_exactly_once::Request;
-use kasha_log::{EntryOffset, Full, Log};
-use kasha_machine::{Effects, Endpoint};
-use kasha_replication::Shipping;
-use kasha_store::SpareDraft;
+use kasha_log::Log;
+use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, KeyHash, LogEnd, ShardId, Slot};
-use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
+use self::path::Stop;
 use self::record::Completed;
 use crate::core::Core;
 use crate::primary::Term;
-use crate::replica::Site;
-use crate::serving::{Serving, WaitsFor};
-use crate::state::ShardState;
-
-/// A client that waits for the answer to this attempt.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Caller {
-    pub to: Endpoint,
-    pub envelope: Envelope,
-    pub wish: Wish,
-    /// It has given way to somebody, and does not do so again (0047).
-    pub gave_way: bool,
-}
-
-/// What a client wants of its update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    Run,
-    /// If it has not run, it never shall (R2.2).
-    Cancel,
-}
-
-/// Who brought a request.
-#[derive(Clone, Copy, Debug)]
-enum Origin {
-    Client(Caller),
-    /// A witness that has held it for long; nobody waits.
-    Suspect,
-    /// The witness that a new primary reads; nobody waits.
-    Replay,
-}
-
-/// What became of a request from a witness.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replayed {
-    /// Its completion record is in the log, or its proposal, now or already.
-    Completed,
-    /// Stale, expired, unprovable, with a key that is not ours, or behind what it must not run ahead of. That is for good in this term: it may be forgotten.
-    Skipped,
-    /// It cannot be executed now, and must not be forgotten.
-    NotNow,
-}
-
-/// A decoded request.
-struct Received<'a> {
-    origin: Origin,
-    body: Body<'a>,
-    request: Request,
-    memory: Box<Memory>,
-}
-
-/// What a request's stages find out of it. The memory is the core's, and goes back there when the request is done.
-#[derive(Debug, Default)]
-pub(crate) struct Memory {
-    /// `admit`: of its keys, in order, each once.
-    slots: Vec<Slot>,
-    /// `draft`: the hashes under which witnesses hold it ([`kasha_wire::Body::footprint`]).
-    footprint: Vec<KeyHash>,
-    /// `execute`: entries that are dead once its group is in the log.
-    dead: Vec<EntryOffset>,
-    /// For its draft. When that is done, the result.
-    draft: SpareDraft,
-}
-
-/// This delivery goes no further.
-enum Stop {
-    /// The update has run before: this is its recorded result.
-    Completed(Completed),
-    /// The delivery runs nothing.
-    Nothing(Why),
-}
-
-impl Stop {
-    fn refuse(why: Refusal) -> Self {
-        Self::Nothing(Why::Refused(why))
-    }
-}
-
-/// Why a delivery runs nothing.
-enum Why {
-    /// It runs: its answer will come.
-    InProgress,
-    /// It ran nothing, and nothing is recorded of it (R4.2).
-    Refused(Refusal),
-    /// Below a logged expiry floor, whose entry ends here and may not be synced (R4.6).
-    BelowFloor { floor_end: LogEnd },
-    /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
-    Parked(WaitsFor),
-    /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log, or its checks fail
-    /// there. So no client was told of it before it was durable, and a new primary waits for nobody.
-    RunsAhead,
-}
-
-impl Why {
-    fn for_room(full: Full) -> Self {
-        match full {
-            Full::Memory => Self::Refused(Refusal::OutOfMemory),
-            Full::Cleaning => {
-                hit(Probe::CleaningBehind);
-                Self::Parked(WaitsFor::Room)
-            }
-            Full::Group => Self::Refused(Refusal::TooLarge),
-        }
-    }
-}
-
-/// Everything a request can touch beside the log, which an open group borrows.
-pub(crate) struct RequestPath<'p> {
-    shard: ShardId,
-    epoch: Epoch,
-    state: &'p mut ShardState,
-    /// No transaction over several shards is to be looked at (nearly always).
-    is_quiet: bool,
-    shipping: &'p mut Shipping,
-    /// `None` while a new primary replays a witness.
-    serving: Option<&'p mut Serving>,
-    core: &'p mut Core,
-}
+use crate::request::{Caller, Origin, Received, Replayed, Why, refuse_undecoded};
+use crate::serving::Serving;
+use crate::site::Site;
 
 impl<'p> RequestPath<'p> {
-    fn new(term: &'p mut Term, serving: Option<&'p mut Serving>, site: &'p mut Site<'_>) -> (Self, &'p mut Log) {
-        let Site { copy, state, core } = site;
-        let (shard, epoch) = (copy.shard, term.epoch);
-        let is_quiet = state.transactions.is_quiet() && serving.as_ref().is_none_or(|serving| serving.turns.is_empty());
-        (Self { shard, epoch, state, is_quiet, shipping: &mut term.shipping, serving, core }, &mut copy.log)
-    }
-
     /// One update from a client, from frame to answer.
     pub fn on_request(
         term: &mut Term,
@@ -233,25 +108,6 @@ impl<'p> RequestPath<'p> {
         match outcome {
             Ok(()) | Err(Stop::Completed(_)) => Replayed::Completed,
             Err(Stop::Nothing(why)) => why.replayed(origin, may_become_ours),
-        }
-    }
-}
-
-impl Why {
-    fn replayed(&self, origin: Origin, may_become_ours: bool) -> Replayed {
-        match self {
-            Self::InProgress => Replayed::Completed,
-            Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
-            // There may be room later. And that somebody waits for the same is no record of it (R4.2).
-            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
-            // Values may be shorter later, and then its client may be told fast: the witness must keep it until then (C3).
-            Self::Refused(Refusal::TooLarge) if matches!(origin, Origin::Suspect) => Replayed::NotNow,
-            Self::RunsAhead => Replayed::Skipped,
-            Self::Refused(Refusal::WrongShard) if may_become_ours => {
-                hit(Probe::SuspectOfNewerTable);
-                Replayed::NotNow
-            }
-            Self::Refused(_) | Self::BelowFloor { .. } => Replayed::Skipped,
         }
     }
 }

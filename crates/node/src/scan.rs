@@ -13,8 +13,8 @@ use kasha_wire::{OutcomeCode, Refusal};
 
 use crate::expiry;
 use crate::primary::Term;
-use crate::replica::Site;
 use crate::serving::Serving;
+use crate::site::Site;
 
 /// Entries of the index that a page looks at, of all tables: each may be a cache miss or two. Most pages of a small table beside
 /// large ones are empty.

@@ -34,7 +34,6 @@ pub(crate) use self::conflicts::{Conflicts, Sees};
 use self::garbage::Garbage;
 use self::house::House;
 use self::leases::Leases;
-pub(crate) use self::parking::WaitsFor;
 use self::parking::{Parked, Parking};
 use self::transacting::Transacting;
 pub(crate) use self::transacting::{as_kept, latest_timestamp, slots_of};
@@ -42,8 +41,9 @@ use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::expiry::Expiry;
 use crate::primary::Term;
-use crate::replica::Site;
-use crate::request_path::{Replayed, RequestPath, refuse};
+use crate::request::{Replayed, WaitsFor, refuse};
+use crate::request_path::RequestPath;
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.

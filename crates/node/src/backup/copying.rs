@@ -12,7 +12,7 @@ use kasha_wire::message::{CopySegment, LogPiece, SegmentCopied};
 use super::{Backup, screen};
 use crate::copy::LogCopy;
 use crate::core::{Core, send};
-use crate::replica::Site;
+use crate::site::Site;
 
 /// "From the base of your head segment."
 pub(crate) const FETCH_FROM_HEAD: LogEnd = LogEnd::MAX;

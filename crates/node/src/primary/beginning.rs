@@ -12,8 +12,9 @@ use super::witnesses::{Asking, Took};
 use super::{Stage, Term};
 use crate::copy::LogCopy;
 use crate::options::Votes;
-use crate::replica::Site;
-use crate::request_path::{Replayed, RequestPath};
+use crate::request::Replayed;
+use crate::request_path::RequestPath;
+use crate::site::Site;
 
 /// Everything so far goes to the committed set.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use kasha_wire::message::Report;
 use super::fetching::Fetching;
 use super::{Stage, Term, is_overdue};
 use crate::backup::LOG_END_MAX;
-use crate::replica::Site;
+use crate::site::Site;
 
 /// The questions of a term to the members.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use kasha_wire::message;
 use super::{Stage, Term};
 use crate::backup::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
 use crate::core::send;
-use crate::replica::Site;
+use crate::site::Site;
 
 /// Questions to one member without progress before another is looked for.
 const UNANSWERED_MAX: u32 = 7;

@@ -14,7 +14,7 @@ use kasha_wire::message::{FreezeWitness, Holding, Report, WitnessHolds};
 use super::{Stage, Term, is_overdue};
 use crate::backup::LOG_END_MAX;
 use crate::core::send;
-use crate::replica::Site;
+use crate::site::Site;
 
 /// The questions of a term to the witnesses of its list.
 #[derive(Debug, Default)]

@@ -16,9 +16,11 @@ use kasha_wire::hot::Envelope;
 use kasha_wire::operation::Part;
 use kasha_wire::{Configuration, Refusal, Update};
 
-use super::{Origin, Received, RequestPath, Stop, Why, Wish};
+use super::path::{RequestPath, Stop};
 use crate::ExactlyOnce;
-use crate::serving::{UNSYNCED_OPERATIONS_MAX, WaitsFor};
+use crate::request::WaitsFor;
+use crate::request::{Origin, Received, Why, Wish};
+use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
 /// This shard, in this term, may run it. Its slots are known.
 pub(super) struct Admitted<'r, 'a>(&'r mut Received<'a>);

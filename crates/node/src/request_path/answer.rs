@@ -11,16 +11,15 @@ use kasha_machine::{Effect, Effects, Gate};
 use kasha_transaction::GateId;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, ListVersion, LogEnd, LogPosition, RpcId};
-use kasha_wire::frame::Kind;
-use kasha_wire::hot::Envelope;
-use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
+use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
+use kasha_wire::{AnswerView, Refusal};
 
 use super::order::Overlap;
+use super::path::RequestPath;
 use super::record::Completed;
-use super::{Caller, Received, RequestPath, Why, Wish};
 use crate::Answers;
-use crate::serving::WaitsFor;
+use crate::request::WaitsFor;
+use crate::request::{Caller, Received, Why, Wish, refuse};
 
 /// When an answer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,22 +191,5 @@ impl RequestPath<'_> {
             false => Gate::Synced { shard, position: LogPosition { epoch, offset: floor_end } },
         };
         refuse(caller, rpc, epoch, Refusal::LeaseExpired, gate, out);
-    }
-}
-
-pub(crate) fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
-    let mark = out.mark();
-    let Envelope { attempt, shard, .. } = caller.envelope;
-    let refused = Refused { rpc, attempt, epoch, shard, why };
-    hot::encode_small(Kind::Refuse, &refused, out.arena());
-    let head = out.span_from(mark);
-    out.push(Effect::Send { to: caller.to, head, tail: None, gate });
-}
-
-/// Refuses a request that was not decoded, if at least its id can be read.
-pub(crate) fn refuse_undecoded(caller: &Caller, body: &[u8], epoch: Epoch, why: Refusal, out: &mut Effects) {
-    let mut reader = Reader::new(body);
-    if let (Ok(client), Ok(sequence)) = (reader.take(), reader.take()) {
-        refuse(caller, RpcId { client, sequence }, epoch, why, Gate::Now, out);
     }
 }

@@ -22,11 +22,13 @@ use kasha_wire::{Body, OutcomeCode, Refusal, Update};
 use super::answer::Release;
 use super::execute::REPEATED_BYTES_MAX;
 use super::order::Overlap;
-use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
+use super::path::{RequestPath, Stop};
 use crate::operation_keys::{self, OperationKey};
 use crate::primary::Term;
-use crate::replica::Site;
-use crate::serving::{Serving, WaitsFor, as_kept, latest_timestamp, slots_of};
+use crate::request::WaitsFor;
+use crate::request::{Caller, Origin, Received, Why, Wish};
+use crate::serving::{Serving, as_kept, latest_timestamp, slots_of};
+use crate::site::Site;
 use crate::transactions::{Ending, How, Proposed, Reason, checked_by, log_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.

@@ -11,9 +11,10 @@ use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::{OutcomeCode, Update};
 
 use super::order::{Action, Ordered};
+use super::path::{RequestPath, Stop};
 use super::record::record_bytes;
-use super::{Origin, RequestPath, Stop, Why};
 use crate::operation_keys;
+use crate::request::{Origin, Why};
 use crate::transactions::Gated;
 
 /// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would

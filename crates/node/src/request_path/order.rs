@@ -17,10 +17,12 @@ use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
 use super::execute::Drafted;
-use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
+use super::path::{RequestPath, Stop};
 use crate::expiry;
 use crate::operation_keys::{self, OperationKey};
-use crate::serving::{Conflicts, Sees, WaitsFor};
+use crate::request::WaitsFor;
+use crate::request::{Caller, Memory, Origin, Received, Why, Wish};
+use crate::serving::{Conflicts, Sees};
 
 /// What a request comes to. Each becomes a completion record.
 #[derive(Clone, Copy)]

@@ -17,9 +17,10 @@ use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Ordered, Overlap};
+use super::path::RequestPath;
 use super::wrong::record_apart;
-use super::{Memory, Origin, Received, RequestPath};
 use crate::ExactlyOnce;
+use crate::request::{Memory, Origin, Received};
 use crate::transactions::{Gated, Transactions};
 
 /// An update that has run.

@@ -13,9 +13,10 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, OutcomeCode};
 
+use super::path::{RequestPath, Stop};
 use super::record::Completed;
-use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
-use crate::serving::WaitsFor;
+use crate::request::WaitsFor;
+use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::transactions::proposal_of;
 
 impl Caller {

@@ -6,8 +6,9 @@
 use kasha_transaction::Timestamp;
 use kasha_types::RpcId;
 
-use super::{Caller, RequestPath};
+use super::path::RequestPath;
 use crate::options::Votes;
+use crate::request::Caller;
 
 impl RequestPath<'_> {
     /// The master is told *prepared* whatever the transaction has seen (R8.8): its caller waits for the executions, whose answers

@@ -5,7 +5,7 @@ use kasha_exactly_once::OperationKeyRecord;
 use kasha_log::{EntryOffset, GroupWriter, Log, Purpose};
 use kasha_types::{Epoch, RpcId};
 
-use super::RequestPath;
+use super::path::RequestPath;
 use super::record::Completed;
 
 /// `record_apart`: the changes are committed, and the completion record gets a group of its own.

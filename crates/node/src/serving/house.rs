@@ -13,7 +13,7 @@ use kasha_types::{LogEnd, SegmentId, Tick, Work};
 use super::Serving;
 use crate::operation_keys;
 use crate::primary::Term;
-use crate::replica::Site;
+use crate::site::Site;
 
 /// Segments that a turn says are freed.
 const FREED_WORDS_PER_TURN: usize = 8;

@@ -10,7 +10,7 @@ use kasha_wire::message::{self, LeaseInfo};
 
 use crate::core::send;
 use crate::primary::Term;
-use crate::replica::Site;
+use crate::site::Site;
 use crate::state::ShardState;
 
 /// Clients asked about at once.

@@ -11,30 +11,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kasha_transaction::Age;
-use kasha_types::{ClientId, RpcId, Tick};
+use kasha_types::{RpcId, Tick};
 use kasha_wire::Refusal;
 
-use crate::request_path::Caller;
+use crate::request::{Caller, WaitsFor};
 
 /// Updates that are parked at once, and bytes of their bodies.
 const PARKED_MAX: usize = 256;
 const PARKED_BYTES_MAX: usize = 4 << 20;
 /// How often room is looked for while an update waits for it.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
-
-/// What a parked update waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitsFor {
-    /// The coordinator's verdict on this client's lease (R4.3).
-    Lease(ClientId),
-    /// Memory that the cleaner can gain (section 5).
-    Room,
-    /// The outcome of a transaction over several shards (R8.3).
-    Transaction(RpcId),
-    /// Who has waited longer, until that has had its turn (0047).
-    Turn(Age),
-}
 
 /// An update that came from a client, and waits.
 #[derive(Debug)]
@@ -51,16 +37,6 @@ pub(crate) struct Parking {
     parked: VecDeque<Parked>,
     bytes: usize,
     room_due_at: Tick,
-}
-
-impl WaitsFor {
-    /// What a client is told for whose update there is no place.
-    pub fn refusal(self) -> Refusal {
-        match self {
-            Self::Lease(_) => Refusal::LeaseUnproven,
-            Self::Room | Self::Transaction(_) | Self::Turn(_) => Refusal::Busy,
-        }
-    }
 }
 
 impl Parked {

@@ -32,10 +32,11 @@ pub(crate) use self::reasons::as_kept;
 use self::waiting::Waiting;
 pub(crate) use self::words::latest_timestamp;
 use self::words::{Unknown, speak};
-use super::{Serving, WaitsFor};
+use super::Serving;
 use crate::primary::Term;
 use crate::reads::{Comes, on_read, refuse_read};
-use crate::replica::Site;
+use crate::request::WaitsFor;
+use crate::site::Site;
 use crate::transactions::Transactions;
 
 /// How long a participant waits before it asks the others again, and how often it looks for what its clients have let go.

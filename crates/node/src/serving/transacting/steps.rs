@@ -18,7 +18,7 @@ use super::slots_of;
 use crate::core::Core;
 use crate::operation_keys::{self, OperationKey};
 use crate::primary::Term;
-use crate::replica::Site;
+use crate::site::Site;
 use crate::state::ShardState;
 use crate::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
 

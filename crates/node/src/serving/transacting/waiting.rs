@@ -11,7 +11,7 @@ use kasha_types::{Epoch, RpcId, ShardId};
 use kasha_wire::hot::{ReadAnswerView, ReadView};
 use kasha_wire::{AnswerView, FRAME_HEADER_BYTES};
 
-use crate::request_path::Caller;
+use crate::request::Caller;
 
 /// Bytes of answers that are kept behind gates.
 const HELD_BYTES_MAX: usize = 16 << 20;

@@ -18,7 +18,7 @@ use super::super::Serving;
 use super::reasons::Reasons;
 use crate::core::send;
 use crate::primary::Term;
-use crate::replica::Site;
+use crate::site::Site;
 use crate::transactions::{Ending, How, log_ending};
 
 /// How long a participant is asked about a transaction that never came before it records a conflict: the request may be on its

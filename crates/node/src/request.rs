@@ -1,0 +1,164 @@
+//! The data of a request on its way through the stages of [`crate::request_path`]: who brought it, what the stages find out of it, and
+//! why it goes no further.
+//!
+//! - **R4.2** Nothing is recorded of what is refused or waits. It has not run, and a witness must not drop it (`Why::replayed`).
+
+use kasha_exactly_once::Request;
+use kasha_log::{EntryOffset, Full};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_store::SpareDraft;
+use kasha_transaction::Age;
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, RpcId, Slot};
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::Envelope;
+use kasha_wire::{Body, Reader, Refusal, Refused, hot};
+
+/// A client that waits for the answer to this attempt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub to: Endpoint,
+    pub envelope: Envelope,
+    pub wish: Wish,
+    /// It has given way to somebody, and does not do so again (0047).
+    pub gave_way: bool,
+}
+
+/// What a client wants of its update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Run,
+    /// If it has not run, it never shall (R2.2).
+    Cancel,
+}
+
+/// Who brought a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin {
+    Client(Caller),
+    /// A witness that has held it for long; nobody waits.
+    Suspect,
+    /// The witness that a new primary reads; nobody waits.
+    Replay,
+}
+
+/// What became of a request from a witness.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replayed {
+    /// Its completion record is in the log, or its proposal, now or already.
+    Completed,
+    /// Stale, expired, unprovable, with a key that is not ours, or behind what it must not run ahead of. That is for good in this term: it may be forgotten.
+    Skipped,
+    /// It cannot be executed now, and must not be forgotten.
+    NotNow,
+}
+
+/// A decoded request.
+pub(crate) struct Received<'a> {
+    pub origin: Origin,
+    pub body: Body<'a>,
+    pub request: Request,
+    pub memory: Box<Memory>,
+}
+
+/// What a request's stages find out of it. The memory is the core's, and goes back there when the request is done.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// `admit`: of its keys, in order, each once.
+    pub slots: Vec<Slot>,
+    /// `draft`: the hashes under which witnesses hold it ([`kasha_wire::Body::footprint`]).
+    pub footprint: Vec<KeyHash>,
+    /// `execute`: entries that are dead once its group is in the log.
+    pub dead: Vec<EntryOffset>,
+    /// For its draft. When that is done, the result.
+    pub draft: SpareDraft,
+}
+
+/// What a parked update waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// The coordinator's verdict on this client's lease (R4.3).
+    Lease(ClientId),
+    /// Memory that the cleaner can gain (section 5).
+    Room,
+    /// The outcome of a transaction over several shards (R8.3).
+    Transaction(RpcId),
+    /// Who has waited longer, until that has had its turn (0047).
+    Turn(Age),
+}
+
+impl WaitsFor {
+    /// What a client is told for whose update there is no place.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::Lease(_) => Refusal::LeaseUnproven,
+            Self::Room | Self::Transaction(_) | Self::Turn(_) => Refusal::Busy,
+        }
+    }
+}
+
+/// Why a delivery runs nothing.
+pub(crate) enum Why {
+    /// It runs: its answer will come.
+    InProgress,
+    /// It ran nothing, and nothing is recorded of it (R4.2).
+    Refused(Refusal),
+    /// Below a logged expiry floor, whose entry ends here and may not be synced (R4.6).
+    BelowFloor { floor_end: LogEnd },
+    /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
+    Parked(WaitsFor),
+    /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log, or its checks fail
+    /// there. So no client was told of it before it was durable, and a new primary waits for nobody.
+    RunsAhead,
+}
+
+impl Why {
+    pub fn for_room(full: Full) -> Self {
+        match full {
+            Full::Memory => Self::Refused(Refusal::OutOfMemory),
+            Full::Cleaning => {
+                hit(Probe::CleaningBehind);
+                Self::Parked(WaitsFor::Room)
+            }
+            Full::Group => Self::Refused(Refusal::TooLarge),
+        }
+    }
+}
+
+impl Why {
+    pub fn replayed(&self, origin: Origin, may_become_ours: bool) -> Replayed {
+        match self {
+            Self::InProgress => Replayed::Completed,
+            Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
+            // There may be room later. And that somebody waits for the same is no record of it (R4.2).
+            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
+            // Values may be shorter later, and then its client may be told fast: the witness must keep it until then (C3).
+            Self::Refused(Refusal::TooLarge) if matches!(origin, Origin::Suspect) => Replayed::NotNow,
+            Self::RunsAhead => Replayed::Skipped,
+            Self::Refused(Refusal::WrongShard) if may_become_ours => {
+                hit(Probe::SuspectOfNewerTable);
+                Replayed::NotNow
+            }
+            Self::Refused(_) | Self::BelowFloor { .. } => Replayed::Skipped,
+        }
+    }
+}
+
+pub(crate) fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
+    let mark = out.mark();
+    let Envelope { attempt, shard, .. } = caller.envelope;
+    let refused = Refused { rpc, attempt, epoch, shard, why };
+    hot::encode_small(Kind::Refuse, &refused, out.arena());
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to: caller.to, head, tail: None, gate });
+}
+
+/// Refuses a request that was not decoded, if at least its id can be read.
+pub(crate) fn refuse_undecoded(caller: &Caller, body: &[u8], epoch: Epoch, why: Refusal, out: &mut Effects) {
+    let mut reader = Reader::new(body);
+    if let (Ok(client), Ok(sequence)) = (reader.take(), reader.take()) {
+        refuse(caller, RpcId { client, sequence }, epoch, why, Gate::Now, out);
+    }
+}
