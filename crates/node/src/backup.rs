@@ -3,7 +3,7 @@
 
 mod copying;
 
-use kasha_log::{AppendError, Screen};
+use kasha_log::AppendError;
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogEnd, Round, SegmentId};
@@ -11,15 +11,14 @@ use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
 
-use crate::core::{Core, send};
+use crate::copy::receive::{LOG_END_MAX, screen};
+use crate::core::Core;
 use crate::replay::next_retired;
 use crate::replica::Replica;
+use crate::send::send;
 use crate::site::Site;
 
-pub(crate) use copying::{FETCH_FROM_HEAD, install, on_fetch_log};
-
-/// No log of the smallest segments is longer: an offset beyond is a mistake or an attack.
-pub(crate) const LOG_END_MAX: LogEnd = LogEnd(1 << 43);
+pub(crate) use copying::on_fetch_log;
 
 /// Following a primary.
 #[derive(Debug)]
@@ -36,11 +35,6 @@ pub(crate) struct Backup {
     answer_due: Option<Round>,
     /// An older segment that is being copied to us.
     arriving: Option<(SegmentId, Vec<u8>)>,
-}
-
-/// What is taken from a peer that speaks in this epoch.
-pub(crate) fn screen(epoch: Epoch) -> Screen {
-    Screen { epoch_max: epoch, is_sound: crate::state::is_sound }
 }
 
 /// Step 2: promise the epoch, and report what we hold.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `copy` | the marks, and what changes the log as a whole |
 //! | `copy/load` | reading the files, and what their state says of what they held (R5.5) |
+//! | `copy/receive` | what is taken from a peer |
 //! | `copy/files` | new bytes to the files, and files that go |
 //! | `copy/whole` | which logs surely hold every update that was answered (R7.7) |
 //!
@@ -23,6 +24,7 @@
 
 mod files;
 mod load;
+pub(crate) mod receive;
 mod whole;
 
 use std::collections::VecDeque;
@@ -39,7 +41,8 @@ use kasha_wire::Served;
 use kasha_wire::message;
 
 use crate::NodeOptions;
-use crate::core::{Core, send};
+use crate::core::Core;
+use crate::send::send;
 use crate::site::Site;
 use crate::state::ShardState;
 

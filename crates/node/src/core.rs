@@ -9,19 +9,19 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
+use kasha_machine::{Data, Effect, Effects, FileName, Gate};
 use kasha_replication::Shipping;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId, TableId, Tick,
-    Work, WorkSet,
+    ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId,
+    TableId, Tick, Work, WorkSet,
 };
 use kasha_wire::message::Words;
-use kasha_wire::{Configuration, Durability, Message};
+use kasha_wire::{Configuration, Durability};
 
 use crate::NodeOptions;
 use crate::request::Memory;
-use crate::told::Told;
+use crate::told::{TIME_NOTED_EVERY, Told};
 use crate::told_time::ToldTime;
 
 /// The core that hosts replicas and witnesses.
@@ -286,10 +286,26 @@ impl Core {
     }
 }
 
-/// Sends a message.
-pub(crate) fn send(to: Endpoint, message: &impl Message, gate: Gate, out: &mut Effects) {
-    let mark = out.mark();
-    message.encode(out.arena());
-    let head = out.span_from(mark);
-    out.push(Effect::Send { to, head, tail: None, gate });
+impl Core {
+    /// A configuration is obeyed from this turn on.
+    pub fn note_configuration(&mut self, version: ConfigVersion, out: &mut Effects) {
+        let news = version > self.told.configuration;
+        self.note(Told { configuration: version.max(self.told.configuration), ..self.told }, news, out);
+    }
+
+    /// The coordinator told the time, and which client ids may be in use: a request under one of these is answered only
+    /// when the file says so.
+    pub fn note_time_and_clients(&mut self, out: &mut Effects) {
+        let time_is_due = self.told.cluster_time.after_millis(TIME_NOTED_EVERY.as_millis() as u64) <= self.cluster_time;
+        let news = time_is_due || self.clients_below > self.told.clients_below;
+        self.note(Told { clients_below: self.clients_below.max(self.told.clients_below), ..self.told }, news, out);
+    }
+
+    fn note(&mut self, told: Told, is_news: bool, out: &mut Effects) {
+        if is_news && !planted::is_on(Bug::ToldUnnoted) {
+            self.told = Told { cluster_time: self.cluster_time, ..told };
+            let bytes = self.told.encode(self.options.cluster);
+            self.replace(FileName::Told, &bytes, out);
+        }
+    }
 }

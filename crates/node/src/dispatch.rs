@@ -21,12 +21,12 @@ use kasha_wire::message::{
 use kasha_wire::{Message, Refusal, Refused};
 
 use crate::backup;
-use crate::core::send;
 use crate::node::Node;
 use crate::primary::Primary;
 use crate::reads::refuse_read;
 use crate::replica::{Replica, Role};
 use crate::request::{Caller, Wish, refuse_undecoded};
+use crate::send::send;
 use crate::site::Site;
 
 impl Node {

@@ -1,12 +1,13 @@
 //! What a core tells unasked: that it is alive, and news of the configuration.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
-use kasha_types::{ConfigVersion, Tick};
+use kasha_types::{ConfigVersion, ShardId, Tick};
 use kasha_wire::Message;
-use kasha_wire::message::{ConfigurationIs, Heartbeat};
+use kasha_wire::message::{ConfigurationIs, Heartbeat, Knowledge, ShardKnowledge};
 
-use crate::core::send;
 use crate::node::Node;
+use crate::send::send;
+use crate::told::Told;
 
 impl Node {
     /// Tells the configuration, or, if the asker has it, the next one as soon as it is here.
@@ -70,5 +71,26 @@ impl Node {
         // Nobody makes us a witness before our first file says that we never were one.
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
         send(Endpoint::Coordinator, &heartbeat, gate, out);
+    }
+}
+
+impl Node {
+    /// What the folder of this core knows.
+    pub(crate) fn knowledge(&self) -> Knowledge {
+        let Told { configuration, clients_below, .. } = self.core.told;
+        let mut shards: Vec<ShardKnowledge> = (self.replicas.values())
+            .filter(|replica| replica.copy.exists)
+            .map(|replica| ShardKnowledge {
+                shard: replica.shard(),
+                promised: replica.copy.meta.promised,
+                list: self.witnesses.newest_list(replica.shard()),
+                set: replica.copy.meta.set,
+            })
+            .collect();
+        let is_named = |shard: ShardId| self.replicas.get(&shard).is_some_and(|replica| replica.copy.exists);
+        shards.extend(self.witnesses.newest_lists().filter(|&(shard, _)| !is_named(shard)).map(|(shard, list)| {
+            ShardKnowledge { shard, list, promised: Default::default(), set: Default::default() }
+        }));
+        Knowledge { configuration, clients_below, shards }
     }
 }

@@ -46,6 +46,7 @@ mod replica;
 mod request;
 mod request_path;
 mod scan;
+mod send;
 mod serving;
 mod site;
 mod state;

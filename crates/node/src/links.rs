@@ -11,9 +11,10 @@ use kasha_replication::PeerProgress;
 use kasha_types::{CoreId, Epoch, LogEnd, NodeId, ShardId, Tick};
 use kasha_wire::message::{self, Report};
 
-use crate::core::{Core, send};
+use crate::core::Core;
 use crate::primary::{Primary, Stage};
 use crate::replica::Replica;
+use crate::send::send;
 
 /// A lease, in heartbeats.
 const LEASE: u32 = 8;

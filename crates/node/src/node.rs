@@ -60,7 +60,7 @@ impl Node {
         }
         let mut core = Core::new(options);
         core.told = Told::load(core.options.cluster, disk)?;
-        core.learn_cluster_time(core.told.cluster_time());
+        core.learn_cluster_time(core.told.cluster_time);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
         for file in disk.list() {
             match file {

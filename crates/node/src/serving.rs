@@ -3,6 +3,7 @@
 //!
 //! | file | what it does besides answering |
 //! |---|---|
+//! | `again` | lets what waited come in again |
 //! | `conflicts` | knows what is not synced, and who must wait for it |
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
@@ -13,6 +14,7 @@
 //!
 //! All of it is bounded per turn and delays no answer.
 
+mod again;
 mod conflicts;
 mod garbage;
 mod house;
@@ -22,13 +24,12 @@ mod transacting;
 mod turns;
 
 use kasha_log::Log;
-use kasha_machine::{Effect, Effects, Gate};
+use kasha_machine::{Effect, Effects};
 use kasha_transaction::Turns;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
-use kasha_wire::message::{GcDone, LeaseInfo};
-use kasha_wire::{Body, Configuration, ShardConfig};
+use kasha_types::{KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
+use kasha_wire::{Configuration, ShardConfig};
 
 pub(crate) use self::conflicts::{Conflicts, Sees};
 use self::garbage::Garbage;
@@ -41,8 +42,6 @@ use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::expiry::Expiry;
 use crate::primary::Term;
-use crate::request::{Replayed, WaitsFor, refuse};
-use crate::request_path::RequestPath;
 use crate::site::Site;
 use crate::state::ShardState;
 
@@ -203,75 +202,6 @@ impl Serving {
     /// Witnesses hold this request under these keys. A gc names it when the log is synced up to `end`.
     pub fn name_when_synced(&mut self, end: LogEnd, rpc: RpcId, footprint: &[KeyHash]) {
         self.garbage.add(end, rpc, footprint);
-    }
-
-    /// A witness dropped what was named, and names suspects (CURP 4.5): they go through `look_up`, are synced, and are
-    /// named in a later gc. One that is stale, expired or not ours can be dropped at once.
-    pub fn on_gc_done(&mut self, term: &mut Term, site: &mut Site<'_>, done: &GcDone) {
-        if self.committed_list != done.list || !self.garbage.on_done(done.node, done.round) {
-            return;
-        }
-        for suspect in &done.suspects {
-            let is_dropped = planted::is_on(Bug::SuspectDropped);
-            if !is_dropped && RequestPath::on_suspect(term, self, site, &suspect.0) == Replayed::NotNow {
-                continue; // it stays where it is, and is named again
-            }
-            // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
-            let Ok(body) = Body::decode(&suspect.0) else { continue };
-            let mut hashes = Vec::new();
-            body.footprint_at(site.copy.shard, &mut hashes);
-            self.garbage.add(site.copy.log.end().offset, body.head.rpc, &hashes);
-        }
-    }
-
-    /// The coordinator's verdict on leases (R4.3, R4.6).
-    #[cold]
-    pub fn on_lease_verdict(
-        &mut self,
-        term: &mut Term,
-        site: &mut Site<'_>,
-        expired: &[ClientId],
-        alive: &[LeaseInfo],
-        out: &mut Effects,
-    ) {
-        let Site { copy, state, .. } = site;
-        self.leases.on_verdict(term.epoch, &mut copy.log, state, expired, alive);
-        let is_alive = |client: ClientId| alive.iter().any(|info| info.client == client);
-        let is_for = |waits_for, is_it: &dyn Fn(ClientId) -> bool| match waits_for {
-            WaitsFor::Lease(client) => is_it(client),
-            WaitsFor::Room | WaitsFor::Transaction(_) | WaitsFor::Turn(_) => false,
-        };
-        for _ in 0..self.parking.len() {
-            let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &is_alive)) else { break };
-            self.run_parked(term, site, &parked, out);
-        }
-        while let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &|client| expired.contains(&client))) {
-            self.counters.refusals += 1;
-            refuse(&parked.caller, parked.rpc, term.epoch, parked.refusal(), Gate::Now, out);
-        }
-    }
-
-    /// When the cleaner has done its part. The first that still finds no room is parked again, behind the others, and ends
-    /// the turn's part.
-    pub fn run_those_that_wait_for_room(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
-        if !self.parking.is_room_due(now) {
-            return;
-        }
-        for _ in 0..self.parking.len() {
-            let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Room) else { return };
-            let others = self.parking.len();
-            self.run_parked(term, site, &parked, out);
-            if self.parking.len() > others {
-                return;
-            }
-        }
-    }
-
-    /// It comes in again, as if it had just arrived.
-    #[cold]
-    fn run_parked(&mut self, term: &mut Term, site: &mut Site<'_>, parked: &Parked, out: &mut Effects) {
-        hit(Probe::ParkedRan);
-        RequestPath::on_request(term, self, site, parked.caller, &parked.body, out);
     }
 
     /// Once a turn, before what the turn appended is shipped.

@@ -20,28 +20,25 @@
 
 use std::time::Duration;
 
-use kasha_machine::{Disk, Effects, FileName};
-use kasha_types::planted::{self, Bug};
-use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, ShardId};
-use kasha_wire::message::{Knowledge, ShardKnowledge};
+use kasha_machine::{Disk, FileName};
+use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion};
 
 use crate::StartError;
-use crate::core::Core;
-use crate::node::Node;
 
 const MAGIC: &[u8; 4] = b"KTLD";
 const FORMAT: u8 = 1;
 const BYTES: usize = 44;
 
 /// ClusterTime grows all the time, and each note costs an fsync.
-const TIME_NOTED_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const TIME_NOTED_EVERY: Duration = Duration::from_secs(60);
 
 /// The content of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    configuration: ConfigVersion,
-    clients_below: ClientId,
-    cluster_time: ClusterTime,
+    pub configuration: ConfigVersion,
+    pub clients_below: ClientId,
+    /// ClusterTime was at least this when the file was written.
+    pub cluster_time: ClusterTime,
 }
 
 impl Told {
@@ -51,12 +48,7 @@ impl Told {
         Ok(bytes.and_then(|bytes| Self::decode(cluster, &bytes)).unwrap_or_default())
     }
 
-    /// ClusterTime was at least this when the file was written.
-    pub fn cluster_time(&self) -> ClusterTime {
-        self.cluster_time
-    }
-
-    fn encode(&self, cluster: ClusterId) -> Vec<u8> {
+    pub fn encode(&self, cluster: ClusterId) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[FORMAT, 0, 0, 0]);
         for number in [cluster.0, self.configuration.0, self.clients_below.0, self.cluster_time.0] {
@@ -76,51 +68,6 @@ impl Told {
             cluster_time: ClusterTime(u64_at(32)),
         };
         (told.encode(cluster) == bytes).then_some(told)
-    }
-}
-
-impl Core {
-    /// A configuration is obeyed from this turn on.
-    pub fn note_configuration(&mut self, version: ConfigVersion, out: &mut Effects) {
-        let news = version > self.told.configuration;
-        self.note(Told { configuration: version.max(self.told.configuration), ..self.told }, news, out);
-    }
-
-    /// The coordinator told the time, and which client ids may be in use: a request under one of these is answered only
-    /// when the file says so.
-    pub fn note_time_and_clients(&mut self, out: &mut Effects) {
-        let time_is_due = self.told.cluster_time.after_millis(TIME_NOTED_EVERY.as_millis() as u64) <= self.cluster_time;
-        let news = time_is_due || self.clients_below > self.told.clients_below;
-        self.note(Told { clients_below: self.clients_below.max(self.told.clients_below), ..self.told }, news, out);
-    }
-
-    fn note(&mut self, told: Told, is_news: bool, out: &mut Effects) {
-        if is_news && !planted::is_on(Bug::ToldUnnoted) {
-            self.told = Told { cluster_time: self.cluster_time, ..told };
-            let bytes = self.told.encode(self.options.cluster);
-            self.replace(FileName::Told, &bytes, out);
-        }
-    }
-}
-
-impl Node {
-    /// What the folder of this core knows.
-    pub(crate) fn knowledge(&self) -> Knowledge {
-        let Told { configuration, clients_below, .. } = self.core.told;
-        let mut shards: Vec<ShardKnowledge> = (self.replicas.values())
-            .filter(|replica| replica.copy.exists)
-            .map(|replica| ShardKnowledge {
-                shard: replica.shard(),
-                promised: replica.copy.meta.promised,
-                list: self.witnesses.newest_list(replica.shard()),
-                set: replica.copy.meta.set,
-            })
-            .collect();
-        let is_named = |shard: ShardId| self.replicas.get(&shard).is_some_and(|replica| replica.copy.exists);
-        shards.extend(self.witnesses.newest_lists().filter(|&(shard, _)| !is_named(shard)).map(|(shard, list)| {
-            ShardKnowledge { shard, list, promised: Default::default(), set: Default::default() }
-        }));
-        Knowledge { configuration, clients_below, shards }
     }
 }
 

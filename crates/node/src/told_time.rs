@@ -13,7 +13,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, Tick, TimeBounds};
 use kasha_wire::message::TimeIs;
 
-use crate::core::send;
+use crate::send::send;
 
 /// How far a client may be away from what ClusterTime can be, in milliseconds: its requests are under way for a while.
 const SLACK_MILLIS: u64 = 25;

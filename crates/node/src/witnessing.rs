@@ -28,7 +28,8 @@ use kasha_wire::{Body, Configuration, Durability, Recorded, RecordedVerdict, Sha
 use kasha_witness::{Identity, Ledger, LoadError, Mode, Sizes, Why, Witness};
 
 use crate::StartError;
-use crate::core::{Core, send};
+use crate::core::Core;
+use crate::send::send;
 
 /// The witness of one version of a shard's witness list, and its files.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Logs that are copied: older segments to a joiner, and a member's log to a new primary.
 
-use kasha_log::AppendError;
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
@@ -9,13 +8,13 @@ use kasha_types::{Epoch, LogEnd, SegmentId, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{CopySegment, LogPiece, SegmentCopied};
 
-use super::{Backup, screen};
+use super::Backup;
 use crate::copy::LogCopy;
-use crate::core::{Core, send};
+use crate::copy::receive::{FETCH_FROM_HEAD, install};
+use crate::core::Core;
+use crate::send::send;
 use crate::site::Site;
 
-/// "From the base of your head segment."
-pub(crate) const FETCH_FROM_HEAD: LogEnd = LogEnd::MAX;
 /// Bytes of a log piece that is handed to a new primary: a whole segment, so that a sealed one comes in one piece.
 const PIECE_BYTES_MAX: u32 = u32::MAX;
 
@@ -83,32 +82,6 @@ fn end_of_copy(copy: &mut LogCopy, core: &mut Core, out: &mut Effects) -> (Segme
             }
             (CLOSING_MARK, 0)
         }
-    }
-}
-
-/// Puts an older segment where it lacks. False: it does not fit.
-pub(crate) fn install(
-    copy: &mut LogCopy,
-    core: &mut Core,
-    epoch: Epoch,
-    segment: SegmentId,
-    bytes: &[u8],
-    out: &mut Effects,
-) -> bool {
-    match copy.log.install_segment(segment, bytes, screen(epoch)) {
-        Ok(()) => {
-            core.work.add(Work::Copy);
-            copy.write_segment(core, segment, u32::try_from(bytes.len()).expect("within a segment"), out);
-            true
-        }
-        Err(
-            AppendError::Full // what was freed goes first; the primary sends again
-            | AppendError::NotAbsent
-            | AppendError::Group { .. }
-            | AppendError::Gap { .. }
-            | AppendError::Overlap { .. }
-            | AppendError::PredecessorMismatch { .. },
-        ) => false,
     }
 }
 

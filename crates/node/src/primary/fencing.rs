@@ -9,7 +9,7 @@ use kasha_wire::message::Report;
 
 use super::fetching::Fetching;
 use super::{Stage, Term, is_overdue};
-use crate::backup::LOG_END_MAX;
+use crate::copy::receive::LOG_END_MAX;
 use crate::site::Site;
 
 /// The questions of a term to the members.
@@ -22,6 +22,19 @@ pub(crate) struct Fencing {
     pub asked: Option<Tick>,
     /// The members that are called alive have reported, or have had the time for it, and there is no log to take.
     waits: bool,
+}
+
+impl Term {
+    /// An election without reports.
+    pub(super) fn fence_anew(&self) -> Fencing {
+        Fencing::new(Election::new(self.epoch, self.recover_from.clone(), self.quorum))
+    }
+
+    /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
+    pub(super) fn fence_again(&self) -> Stage {
+        hit(Probe::FenceAgain);
+        Stage::Fencing(self.fence_anew())
+    }
 }
 
 impl Fencing {

@@ -10,8 +10,8 @@ use kasha_types::{LogEnd, LogPosition, NodeId, Tick};
 use kasha_wire::message;
 
 use super::{Stage, Term};
-use crate::backup::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
-use crate::core::send;
+use crate::copy::receive::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
+use crate::send::send;
 use crate::site::Site;
 
 /// Questions to one member without progress before another is looked for.

@@ -1,18 +1,16 @@
 //! What is true in every stage of a term.
 
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Election, MemberCore, Quorum, Shipping};
+use kasha_replication::{MemberCore, Quorum, Shipping};
 use kasha_types::planted::{self, Bug};
-use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogEnd, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::message;
 use kasha_wire::{Durability, MemberState, Served, ShardConfig};
 
-use super::Stage;
-use super::fencing::Fencing;
 use crate::copy::LogCopy;
-use crate::core::{Core, send};
+use crate::core::Core;
 use crate::options::Votes;
+use crate::send::send;
 
 /// What is true in every stage of a term.
 #[derive(Debug)]
@@ -80,17 +78,6 @@ impl Term {
     /// Whether our own file is to survive a loss of power, and does not yet.
     pub fn wants_flush(&self, core: &Core, copy: &LogCopy) -> bool {
         copy.flushed < self.shipping.flush_wanted() && core.durability() == Durability::Replicated
-    }
-
-    /// An election without reports.
-    pub(super) fn fence_anew(&self) -> Fencing {
-        Fencing::new(Election::new(self.epoch, self.recover_from.clone(), self.quorum))
-    }
-
-    /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
-    pub(super) fn fence_again(&self) -> Stage {
-        hit(Probe::FenceAgain);
-        Stage::Fencing(self.fence_anew())
     }
 
     /// Asks the members that last served for a promise of our epoch, and for what they hold.

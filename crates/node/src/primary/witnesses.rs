@@ -12,8 +12,8 @@ use kasha_types::{CoreId, NodeId, ShardId, Tick};
 use kasha_wire::message::{FreezeWitness, Holding, Report, WitnessHolds};
 
 use super::{Stage, Term, is_overdue};
-use crate::backup::LOG_END_MAX;
-use crate::core::send;
+use crate::copy::receive::LOG_END_MAX;
+use crate::send::send;
 use crate::site::Site;
 
 /// The questions of a term to the witnesses of its list.

@@ -9,7 +9,8 @@ use kasha_types::{ClusterTime, CoreId, KeyHash, ListVersion, LogEnd, NodeId, Rpc
 use kasha_wire::ShardConfig;
 use kasha_wire::message::{Gc, GcEntry};
 
-use crate::core::{Core, send};
+use crate::core::Core;
+use crate::send::send;
 
 /// Names kept for a silent witness; beyond, they are dropped, and suspects bring them back (section 6).
 const GC_BACKLOG_MAX: usize = 4096;

@@ -8,8 +8,8 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
 use kasha_wire::message::{self, LeaseInfo};
 
-use crate::core::send;
 use crate::primary::Term;
+use crate::send::send;
 use crate::site::Site;
 use crate::state::ShardState;
 

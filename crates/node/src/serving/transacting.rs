@@ -24,7 +24,6 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::Body;
-use kasha_wire::hot::ReadView;
 use kasha_wire::status::PendingTransaction;
 
 use self::reasons::Reasons;
@@ -34,7 +33,6 @@ pub(crate) use self::words::latest_timestamp;
 use self::words::{Unknown, speak};
 use super::Serving;
 use crate::primary::Term;
-use crate::reads::{Comes, on_read, refuse_read};
 use crate::request::WaitsFor;
 use crate::site::Site;
 use crate::transactions::Transactions;
@@ -184,34 +182,6 @@ impl Serving {
         let opened = site.state.transactions.take_opened(dead);
         site.copy.log.kill_all(dead);
         self.transacting.waiting.release(&opened, out);
-    }
-
-    /// Those that wait for these transactions come in again. False: there was none.
-    fn run_those_that_waited(
-        &mut self,
-        term: &mut Term,
-        site: &mut Site<'_>,
-        released: &[RpcId],
-        now: Tick,
-        out: &mut Effects,
-    ) -> bool {
-        let mut ran = false;
-        for read in self.transacting.waiting.take_reads(released) {
-            let view = ReadView::decode(&read.payload).expect("encoded here");
-            if let Err(why) = on_read(term, self, site, now, (read.to, &view, Comes::Again), out) {
-                refuse_read(read.to, &view, term.epoch, why, out);
-            }
-        }
-        for &rpc in released {
-            for _ in 0..self.parking.len() {
-                let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Transaction(rpc)) else {
-                    break;
-                };
-                ran = true;
-                self.run_parked(term, site, &parked, out);
-            }
-        }
-        ran
     }
 
     /// Logs which transactions are needed no more, and lets go of their entries (R8.9).

@@ -30,7 +30,7 @@ struct Held {
 
 /// A read that waits for transactions.
 #[derive(Debug)]
-pub(super) struct WaitingRead {
+pub(in crate::serving) struct WaitingRead {
     /// Those that are pending still.
     rpcs: Vec<RpcId>,
     pub to: Endpoint,
@@ -135,7 +135,7 @@ impl Waiting {
     }
 
     /// The reads that wait for nothing more now that these transactions are pending no more.
-    pub(super) fn take_reads(&mut self, released: &[RpcId]) -> Vec<WaitingRead> {
+    pub(in crate::serving) fn take_reads(&mut self, released: &[RpcId]) -> Vec<WaitingRead> {
         if released.is_empty() || self.reads.is_empty() {
             return Vec::new();
         }

@@ -16,8 +16,8 @@ use kasha_wire::message::{BehindWhat, Told, WordOf, Words};
 
 use super::super::Serving;
 use super::reasons::Reasons;
-use crate::core::send;
 use crate::primary::Term;
+use crate::send::send;
 use crate::site::Site;
 use crate::transactions::{Ending, How, log_ending};
 
