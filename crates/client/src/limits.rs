@@ -83,3 +83,7 @@ pub const LOOK_UP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Names that a process looks up at once: each takes a thread.
 pub const LOOK_UPS_MAX: usize = 16;
+
+/// How long ago a shard may have been asked whose answer is a part of one outcome, or of one snapshot. Its machines may have lost power
+/// since, and with that what it said; so this bounds for how long a caller may still be told of it (R8.17).
+pub(crate) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);

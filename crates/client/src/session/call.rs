@@ -7,10 +7,11 @@ use kasha_types::{ClusterTime, CoreId, Epoch, NodeId, RpcId, ShardId, Slot, Tabl
 use kasha_wire::{Body, Read, Turn};
 use kasha_witness::Attempt;
 
+use super::calls::CallId;
 use super::completion::{WhyFailed, WhyNot};
-use super::distributed::ANSWERS_APART_MAX;
-use super::route::Target;
-use super::{Again, CallId};
+use super::options::Again;
+use super::target::Target;
+use crate::limits::ANSWERS_APART_MAX;
 
 /// A moment that never comes: no timer is set.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
@@ -284,5 +285,13 @@ impl Call {
             }
             Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => {}
         }
+    }
+}
+
+/// Whether a call reads a shard for another call.
+pub(super) fn part_of(kind: Kind) -> Option<CallId> {
+    match kind {
+        Kind::Read(read) => read.part_of,
+        Kind::Update(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
     }
 }

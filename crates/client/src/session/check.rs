@@ -4,7 +4,8 @@
 use kasha_types::limits::OPERATION_KEY_BYTES_MAX;
 use kasha_wire::operation::Excess;
 
-use super::{CallOptions, WhyNot};
+use super::WhyNot;
+use super::options::CallOptions;
 
 pub(super) fn check_options(options: &CallOptions<'_>) -> Result<(), WhyNot> {
     let is_bad = options.operation_key.is_some_and(|(key, _)| key.is_empty() || key.len() > OPERATION_KEY_BYTES_MAX);

@@ -10,8 +10,10 @@ use kasha_wire::message::TimeIs;
 use kasha_wire::{Configuration, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
-use super::route::Target;
-use super::{CallId, Completion, Known, Session, WhyNot, send_message};
+use super::calls::CallId;
+use super::frames::{Known, send_message};
+use super::target::Target;
+use super::{Completion, Session, WhyNot};
 use crate::limits;
 
 /// How long a seed may be silent before the session asks the next one.

@@ -7,15 +7,9 @@ use kasha_wire::link::{ToClient, ToSession};
 use kasha_wire::{DecodeError, Kind as FrameKind, Message};
 
 use super::call::Stage;
-use super::route::Target;
+use super::frames::Known;
+use super::target::Target;
 use super::{CoreAnswer, Session};
-
-/// Whether a frame was expected by some part of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    Yes,
-    No,
-}
 
 impl Session {
     pub(super) fn on_frame(&mut self, from: Endpoint, kind: u8, payload: &[u8], now: Tick, out: &mut Effects) {

@@ -21,16 +21,14 @@ use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Turn, Up
 use kasha_witness::Path;
 
 use super::call::{Cancel, Stage};
+use super::calls::CallId;
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
-use super::participants::{Answer, Participant};
-use super::route::Target;
-use super::{Again, CallId, Completion, Locking, Session};
-use crate::limits;
-
-/// How long ago a shard may have been asked whose answer is a part of one outcome, or of one snapshot. Its machines may have lost power
-/// since, and with that what it said; so this bounds for how long a caller may still be told of it (R8.17).
-pub(super) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
+use super::options::{Again, Locking};
+use super::participant::{Answer, Participant};
+use super::target::Target;
+use super::{Completion, Session};
+use crate::limits::{self, ANSWERS_APART_MAX};
 
 /// So often whoever has lost comes at once when its turn has come. More often it hardly loses; then it pauses.
 const TURNS_WITHOUT_PAUSE: u32 = 8;

@@ -25,8 +25,9 @@ use kasha_types::{ClientId, ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::message::{LeaseRenewed, OpenSession, RenewLease, SessionOpened};
 
 use super::call::{Kind, NEVER, Stage};
+use super::frames::{Known, send_message};
 use super::identity::{Ended, Identity, Place};
-use super::{Completion, Known, Session, WhyUnknown, send_message};
+use super::{Completion, Session, WhyUnknown};
 use crate::limits::IDENTITIES_MAX;
 
 /// How long the coordinator may be silent before the session asks again.

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kasha_wire::message::TableOutcome;
 
+use super::call::part_of;
 use super::call::{Caller, Kind};
 use super::calls::CallId;
-use super::snapshots::part_of;
 use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
 use crate::limits;
 

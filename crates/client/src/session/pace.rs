@@ -16,7 +16,7 @@ use kasha_types::{CoreId, Tick};
 use kasha_witness::Attempt;
 
 use super::call::{Call, Cancel, InFlight, Kind, NEVER, Stage};
-use super::route::Target;
+use super::target::Target;
 use super::{Completion, Session, WhyNot, WhyUnknown};
 use crate::limits;
 

@@ -13,8 +13,11 @@ use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
 use super::call::{CoreQuestion, InFlight, Keys, Kind, ReadCall, Slots, Stage};
-use super::route::{NoTarget, Target, slots_of};
-use super::{CallId, Completion, CoreAnswer, Known, Session, TimeToLive, WhyFailed, WhyNot, send, send_message};
+use super::calls::CallId;
+use super::frames::{Known, send, send_message};
+use super::route::slots_of;
+use super::target::{NoTarget, Target};
+use super::{Completion, CoreAnswer, Session, TimeToLive, WhyFailed, WhyNot};
 
 impl Session {
     /// Starts a read of keys of `table`; `deadline` as in [`CallOptions`](super::CallOptions).

@@ -14,7 +14,8 @@ use kasha_witness::{Path, Verdict};
 
 use super::advice::{Advice, advice};
 use super::call::{Cancel, InFlight, Stage};
-use super::{Completion, Known, Session, WhyNot};
+use super::frames::Known;
+use super::{Completion, Session, WhyNot};
 use crate::limits;
 
 impl Session {

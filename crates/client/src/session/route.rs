@@ -2,32 +2,14 @@
 //! shard (R6.1).
 
 use kasha_types::limits::WITNESS_BODY_BYTES_MAX;
-use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, TableId, slot_of};
+use kasha_types::{ListVersion, ShardId, Slot, TableId, slot_of};
 use kasha_wire::ShardPhase;
 
 use super::Session;
 use super::call::{Cancel, Keys, Kind, Slots, UpdateCall, Witnesses};
 use super::completion::WaitsFor;
+use super::target::{NoTarget, Target};
 use crate::limits;
-
-/// The receivers of one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) shard: ShardId,
-    pub(super) epoch: Epoch,
-    pub(super) primary: CoreId,
-    pub(super) list: ListVersion,
-    pub(super) witnesses: Witnesses,
-}
-
-/// The reason why an attempt cannot be sent now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoTarget {
-    NoConfiguration,
-    UnknownTable,
-    CrossShard,
-    NotServing,
-}
 
 /// The slots of some keys, and the number of keys.
 pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &'a [u8]))) -> (Slots, u16) {

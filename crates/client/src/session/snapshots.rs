@@ -23,9 +23,10 @@ use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, OutcomeCode, Read, Refusal};
 
-use super::call::{Caller, Kind, NEVER, ReadCall, Stage};
-use super::distributed::ANSWERS_APART_MAX;
-use super::{CallId, Completion, Session, WhyFailed, WhyNot};
+use super::call::{Caller, NEVER, ReadCall, Stage};
+use super::calls::CallId;
+use super::{Completion, Session, WhyFailed, WhyNot};
+use crate::limits::ANSWERS_APART_MAX;
 
 /// Rounds before a call pauses.
 const ROUNDS_MAX: u32 = 4;
@@ -256,13 +257,5 @@ impl Part {
     fn new() -> Self {
         let keys = ItemsBuffer::new(ItemKind::Key);
         Self { places: Vec::new(), keys, running: None, before: Vec::new(), now: Vec::new() }
-    }
-}
-
-/// Whether a call reads a shard for another call.
-pub(super) fn part_of(kind: Kind) -> Option<CallId> {
-    match kind {
-        Kind::Read(read) => read.part_of,
-        Kind::Update(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
     }
 }

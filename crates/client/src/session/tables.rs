@@ -7,7 +7,9 @@ use kasha_types::limits::TABLE_NAME_BYTES_MAX;
 use kasha_wire::message::{TableAnswer, TableCommand, TableOutcome, TableRequest};
 
 use super::call::{Kind, Stage, TableChange};
-use super::{CallId, Completion, Known, Session, WhyNot, send_message};
+use super::calls::CallId;
+use super::frames::{Known, send_message};
+use super::{Completion, Session, WhyNot};
 
 impl Session {
     /// Creates a table.

@@ -13,8 +13,9 @@ use kasha_types::{ShardId, Tick};
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::{AnswerView, Body, OutcomeCode};
 
-use super::participants::{Answer, Participant};
-use super::{Session, send_message};
+use super::Session;
+use super::frames::send_message;
+use super::participant::{Answer, Participant};
 
 impl Session {
     /// A participant answers, for good: what the others have to know of it is told to them.

@@ -13,11 +13,15 @@ use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncR
 use kasha_witness::Attempt;
 
 use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall, Witnesses};
+use super::calls::CallId;
 use super::check::check_options;
+use super::frames::send;
 use super::identities::NoNumber;
-use super::route::{NoTarget, Target, slots_of};
+use super::options::{Again, CallOptions};
+use super::route::slots_of;
+use super::target::{NoTarget, Target};
 use super::wrong::mix_acceptances;
-use super::{Again, CallId, CallOptions, Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown, send};
+use super::{Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
 fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {

@@ -4,7 +4,7 @@ use kasha_wire::{Body, BodyHead};
 use kasha_witness::Attempt;
 
 use super::Session;
-use super::route::Target;
+use super::target::Target;
 
 /// `acceptances_mixed`: a new attempt keeps the acceptances that the old one got.
 pub(super) fn mix_acceptances(attempt: &mut Attempt, before: &Attempt, target: &Target) {
