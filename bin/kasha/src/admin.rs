@@ -11,7 +11,7 @@ use kasha_wire::link::ToOperator;
 use kasha_wire::message::{GiveUp, GivenUp, Goodbye, Missing};
 use kasha_wire::{Configuration, ShardConfig};
 
-use crate::cli::{Address, connect};
+use crate::connect::{Address, connect};
 use crate::talk::Talk;
 
 #[derive(Args)]

@@ -35,6 +35,6 @@ impl Argument {
 
     /// Its text; other bytes are escaped.
     pub fn shown(&self) -> String {
-        crate::cli::show(&self.0)
+        crate::told::show(&self.0)
     }
 }

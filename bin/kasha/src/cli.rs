@@ -1,6 +1,5 @@
 //! `kasha cli`: one command per call, for people and, with `--json`, for scripts. Exit codes are in docs/running.md.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,12 +7,15 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
 use kasha_client::{
-    Bounded, Client, ClientOptions, Conditional, Counter, Cursor, Error, Listed, Replaced, Scan, ScannedKey,
-    ScannedValue, Table, TimeToLive, UpdateCall, Value,
+    Bounded, Client, Conditional, Counter, Cursor, Error, Listed, Replaced, Scan, ScannedKey, ScannedValue, Table,
+    TimeToLive, UpdateCall, Value,
 };
 use serde_json::{Value as Json, json};
 
 use crate::argument::Argument;
+use crate::connect::{Address, NoCluster, connect};
+use crate::stderr::complain;
+use crate::told::{Done, Told, json_bytes, json_value, show};
 use crate::txn;
 
 #[derive(Args)]
@@ -40,20 +42,6 @@ pub struct CliArguments {
     deadline: Duration,
     #[command(subcommand)]
     command: CliCommand,
-}
-
-/// The options that say which cluster to talk to.
-#[derive(Args)]
-pub struct Address {
-    /// Addresses of one or more nodes, or of the coordinator.
-    #[arg(
-        long = "address",
-        global = true,
-        env = "KASHA_ADDRESS",
-        default_value = kasha_client::LOCAL_ADDRESSES,
-        value_delimiter = ','
-    )]
-    pub addresses: Vec<String>,
 }
 
 #[derive(Subcommand)]
@@ -187,108 +175,6 @@ impl Ends {
     }
 }
 
-/// Prints to standard error. Nobody may be reading it.
-pub fn complain(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// Whether addresses can be some at all.
-fn check_addresses(address: &Address) -> Result<()> {
-    for address in &address.addresses {
-        let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if !matches!(port, Some(Ok(1..))) {
-            bail!("{address:?} is no address: write host:port, for example 127.0.0.1:7400 (K0403)");
-        }
-    }
-    Ok(())
-}
-
-/// Connects, with an error that says what to do. Somebody waits at the terminal: if nobody listens, that is said soon.
-pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
-    /// A cluster that is there answers sooner.
-    const SAYS_AFTER: Duration = Duration::from_millis(600);
-    /// Then nobody listens there, and it may just be starting.
-    const TRIES_ON: Duration = Duration::from_secs(2);
-    /// Somebody listens there, and is slow.
-    const WAITS: Duration = Duration::from_secs(10);
-    check_addresses(address)?;
-    let within = deadline.min(WAITS);
-    let options = ClientOptions { connect_timeout: within, deadline, ..ClientOptions::default() };
-    let mut connecting = std::pin::pin!(Client::connect_with(&address.addresses, options));
-    let places = address.addresses.join(", ");
-    let found = match tokio::time::timeout(SAYS_AFTER, &mut connecting).await {
-        Ok(found) => found,
-        Err(_) => match knock(&address.addresses).await {
-            Ok(()) => {
-                complain(&format!(
-                    "kasha: somebody listens at {places}, but has not answered yet: waiting for {within:?}"
-                ));
-                connecting.await
-            }
-            Err(why) => {
-                complain(&format!("kasha: nobody answers at {places}: trying for two more seconds"));
-                let found = tokio::time::timeout(TRIES_ON.min(within), connecting).await;
-                found.unwrap_or(Err(Error::Connect(why)))
-            }
-        },
-    };
-    found.map_err(|error| match error {
-        Error::Connect(why) => NoCluster { why, places }.into(),
-        other => other.into(),
-    })
-}
-
-/// Nobody was reached, so nothing was executed.
-#[derive(Debug, thiserror::Error)]
-#[error("no cluster answers: {why}; start one (`kasha start`), or name another than {places} with --address (K0208)")]
-struct NoCluster {
-    why: String,
-    places: String,
-}
-
-/// Connects if somebody answers at once, and says nothing.
-pub async fn connect_at_once(address: &Address) -> Result<Client> {
-    check_addresses(address)?;
-    let options = ClientOptions { connect_timeout: Duration::from_secs(1), ..ClientOptions::default() };
-    Ok(Client::connect_with(&address.addresses, options).await?)
-}
-
-/// Whether anybody listens at one of these addresses, or why not.
-async fn knock(addresses: &[String]) -> Result<(), String> {
-    const WITHIN: Duration = Duration::from_millis(300);
-    let mut knocks = tokio::task::JoinSet::new();
-    for address in addresses {
-        let address = address.clone();
-        knocks.spawn(async move {
-            match tokio::time::timeout(WITHIN, tokio::net::TcpStream::connect(&address)).await {
-                Ok(Ok(_)) => Ok(()),
-                Ok(Err(error)) => Err(format!("{address}: {error}")),
-                Err(_) => Err(format!("{address}: no answer")),
-            }
-        });
-    }
-    let mut why = "no address was given".to_owned();
-    for knock in knocks.join_all().await {
-        match knock {
-            Ok(()) => return Ok(()),
-            Err(error) => why = error,
-        }
-    }
-    Err(why)
-}
-
-/// The result of a command, for scripts: the exit code depends on it.
-pub enum Done {
-    /// The command did what it says.
-    Yes,
-    /// The condition failed, or there was no value: an answer, not an error.
-    No,
-}
-
-/// The outcome of a command: text for people, JSON for scripts, and the result.
-pub type Told = (String, Json, Done);
-
 pub fn run(arguments: &CliArguments) -> Result<Done> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let told = runtime.block_on(async {
@@ -343,14 +229,6 @@ fn outcome_of(error: &anyhow::Error) -> &'static str {
     }
 }
 
-/// Bytes as text for people: unchanged if they are text, escaped otherwise.
-pub fn show(bytes: &[u8]) -> String {
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !std::io::stdout().is_terminal() || !text.chars().any(char::is_control) => text.to_owned(),
-        Ok(_) | Err(_) => bytes.escape_ascii().to_string(),
-    }
-}
-
 /// A value for people. With `--raw`, its bytes are written at once.
 fn show_value(value: Option<&Value>, arguments: &CliArguments) -> Result<String> {
     use std::io::Write;
@@ -360,29 +238,6 @@ fn show_value(value: Option<&Value>, arguments: &CliArguments) -> Result<String>
         out.write_all(&value.bytes).and_then(|()| out.flush()).context("standard output cannot be written (K0403)")?;
     }
     Ok(show(&value.bytes))
-}
-
-/// Bytes for scripts: text, or else base64, and which of the two.
-fn encoded(bytes: &[u8]) -> (String, &'static str) {
-    use base64::Engine;
-    match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), "utf-8"),
-        Err(_) => (base64::engine::general_purpose::STANDARD.encode(bytes), "base64"),
-    }
-}
-
-/// A key of a listing: its text, or an object if it has none.
-fn json_bytes(bytes: &[u8]) -> Json {
-    match encoded(bytes) {
-        (text, "utf-8") => json!(text),
-        (key, encoding) => json!({ "key": key, "encoding": encoding }),
-    }
-}
-
-pub fn json_value(value: Option<&Value>) -> Json {
-    let Some(value) = value else { return Json::Null };
-    let (text, encoding) = encoded(&value.bytes);
-    json!({ "value": text, "encoding": encoding, "version": value.version })
 }
 
 fn conditional(outcome: Conditional, what: &str) -> Told {

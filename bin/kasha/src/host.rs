@@ -27,7 +27,7 @@ use kasha_wire::Durability;
 use crate::folder::stored_in;
 use crate::place::{Place, resolver};
 use crate::talk::Talk;
-use crate::telling::{TellCommits, TellLease};
+use crate::telling::{Ended, TellCommits, TellLease};
 
 /// The options of one node.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
         let _ = writeln!(
-            crate::Log,
+            crate::stderr::Log,
             "kasha: that is a bug, and this process stops rather than go on: please report it (K0409)"
         );
         std::process::abort();
@@ -161,9 +161,6 @@ struct Shared {
     names: Option<Names>,
     trash: TrashThread,
 }
-
-/// How a loop ended: its name, and its error if there was one.
-pub type Ended = (String, Result<(), String>);
 
 impl RunningNode {
     /// Starts a node's loops. Each loop that ends is reported to `ended`.
@@ -413,7 +410,7 @@ fn discover_cluster(coordinator: &Place, resolver: &Resolver) -> Result<ClusterI
         }
         if !told && began.elapsed() > SILENCE {
             told = true;
-            let _ = writeln!(crate::Log, "kasha: waiting for the coordinator at {coordinator} ({problem:#}) …");
+            let _ = writeln!(crate::stderr::Log, "kasha: waiting for the coordinator at {coordinator} ({problem:#}) …");
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -10,10 +10,12 @@ mod argument;
 mod bench;
 mod cli;
 mod commands;
+mod connect;
 mod duration;
 mod environment;
 mod explain;
 mod folder;
+mod forming;
 mod host;
 mod place;
 mod processes;
@@ -21,13 +23,15 @@ mod server;
 mod sim;
 mod start;
 mod status;
+mod stderr;
 mod suggest;
 mod talk;
 mod telling;
+mod told;
 mod txn;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -67,26 +71,12 @@ enum Command {
     InternalNode(Box<commands::InternalNodeArguments>),
 }
 
-/// Standard error, whose reader may end before we do. A line that cannot be written is lost, and nothing else happens.
-#[derive(Clone, Copy)]
-pub(crate) struct Log;
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Starts the log. If nobody reads the log any more, lines are lost, and the process goes on.
 fn start_log(filter: tracing_subscriber::EnvFilter) {
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(|| Log)
+        .with_writer(|| stderr::Log)
         .with_ansi(is_terminal)
         .with_target(false)
         .compact()
@@ -107,8 +97,8 @@ fn main() {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments).map(|done| match done {
-            cli::Done::Yes => {}
-            cli::Done::No => std::process::exit(3),
+            told::Done::Yes => {}
+            told::Done::No => std::process::exit(3),
         }),
         Command::Status(arguments) => status::run(&arguments).map(|is_well| match is_well {
             status::IsWell::Yes => {}
@@ -141,7 +131,7 @@ fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::E
 }
 
 fn fail(error: &anyhow::Error) -> ! {
-    let _ = writeln!(Log, "{}", explain::told(error));
+    let _ = writeln!(stderr::Log, "{}", explain::told(error));
     std::process::exit(if explain::is_wrong_usage(error) { 2 } else { 1 });
 }
 
@@ -157,10 +147,10 @@ mod tests {
             host::abort_on_panic();
             start_log(environment::log_filter().unwrap());
             tracing::error!("nobody reads this");
-            let _ = writeln!(Log, "nor this");
+            let _ = writeln!(stderr::Log, "nor this");
             std::process::exit(0);
         }
-        let (reader, writer) = io::pipe().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let name = "tests::a_log_line_that_nobody_reads_is_lost_and_nothing_else";
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());

@@ -140,7 +140,7 @@ impl Place {
             }
             if !told && began.elapsed() > SILENCE {
                 told = true;
-                let _ = writeln!(crate::Log, "kasha: waiting for {self} to have {what} ({problem}) …");
+                let _ = writeln!(crate::stderr::Log, "kasha: waiting for {self} to have {what} ({problem}) …");
             }
             std::thread::sleep(PAUSE);
         }

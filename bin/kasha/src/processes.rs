@@ -14,7 +14,7 @@ use kasha_bench::say;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::start::wait_until_serving;
+use crate::forming::wait_until_serving;
 
 /// A killed node stays away for so long, that one can see what its cluster does meanwhile.
 const STAYS_AWAY: Duration = Duration::from_secs(5);

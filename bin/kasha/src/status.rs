@@ -18,7 +18,8 @@ use kasha_types::CoreId;
 use tokio::task::JoinSet;
 
 use self::health::{Cluster, Core};
-use crate::cli::{Address, complain, connect, connect_at_once};
+use crate::connect::{Address, connect, connect_at_once};
+use crate::stderr::complain;
 
 #[derive(Args)]
 pub struct StatusArguments {

@@ -14,7 +14,8 @@ use kasha_runtime::{Application, Control};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{MemberState, ShardConfig, ShardPhase};
 
-use crate::host::Ended;
+/// How a loop ended: its name, and its error if there was one.
+pub type Ended = (String, Result<(), String>);
 
 /// How often it is said that the coordinator has lost its memory.
 const LOSS_TOLD_EVERY: Duration = Duration::from_secs(60);

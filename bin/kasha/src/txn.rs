@@ -17,7 +17,7 @@ use kasha_client::{Client, Results, Table, Transaction, TransactionOutcome, Upda
 use kasha_wire::Outcome;
 use serde_json::{Value as Json, json};
 
-use crate::cli::{Done, Told, json_value, show};
+use crate::told::{Done, Told, json_value, show};
 
 /// The operations, for the message about one that there is not.
 const OPERATIONS: &str = "get, exists, put, delete, increment, append, get-and-put, get-and-delete, expire, persist, \
