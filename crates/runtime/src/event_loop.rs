@@ -19,10 +19,12 @@ use mio::{Events, Poll, Token, Waker};
 use crate::Clock;
 use crate::FolderDisk;
 use crate::files::StorageError;
+use crate::handle::LoopHandle;
 use crate::inbound::Inbound;
 use crate::limits::{TURN_COMMIT_ROUNDS, TURN_OUTPUT_BYTES};
-use crate::network::{Network, NetworkStats};
+use crate::network::Network;
 use crate::options::LoopOptions;
+use crate::stats::NetworkStats;
 use crate::storage::Storage;
 use crate::timer::Timer;
 
@@ -89,28 +91,6 @@ pub enum LoopError {
     /// The system refuses to wait for events.
     #[error("cannot {0}: {1}; the process may be out of file descriptors: raise its limit (ulimit -n) (K0408)")]
     System(&'static str, io::Error),
-}
-
-/// Stops or wakes a loop from another thread.
-#[derive(Clone, Debug)]
-pub struct LoopHandle {
-    stop: Arc<AtomicBool>,
-    waker: Arc<Waker>,
-}
-
-impl LoopHandle {
-    /// Ends the loop after its current turn.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    /// Makes the loop take a turn now: its application has something to do.
-    pub fn wake(&self) {
-        if let Err(error) = self.waker.wake() {
-            tracing::warn!(%error, "cannot wake an event loop");
-        }
-    }
 }
 
 /// The loop of one machine.

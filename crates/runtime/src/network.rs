@@ -31,6 +31,7 @@ use crate::limits::{
 };
 use crate::names::Asked;
 use crate::options::Identity;
+use crate::stats::NetworkStats;
 use crate::turns::Turns;
 use peers::Peer;
 use strangers::{Speech, Strangers};
@@ -73,29 +74,6 @@ fn bind(address: SocketAddr) -> rustix::io::Result<std::net::TcpListener> {
     net::bind(&socket, &address)?;
     net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
-}
-
-/// Counters of a loop's connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NetworkStats {
-    /// Connections accepted since the loop began.
-    pub accepted: u64,
-    /// Connections dialled since the loop began.
-    pub dialled: u64,
-    /// Frames received, handshakes excepted.
-    pub frames_received: u64,
-    /// Frames given to a connection.
-    pub frames_sent: u64,
-    /// Frames that had nowhere to go.
-    pub frames_dropped: u64,
-    /// Connections closed because of a frame with a wrong magic, version, length, checksum or kind.
-    pub bad_frames: u64,
-    /// Connections refused: too many, or a handshake that did not fit.
-    pub refused: u64,
-    /// Connections closed because they did not move.
-    pub stalled: u64,
-    /// Connections closed because their output grew past its limit.
-    pub overflowed: u64,
 }
 
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 use kasha_wire::status::LoopUsage;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::NetworkStats;
 use crate::memory::adopted_bytes;
+use crate::stats::NetworkStats;
 
 /// What the present thread has allocated, as the program's allocator counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
