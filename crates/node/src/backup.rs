@@ -11,14 +11,14 @@ use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
 
-use crate::copy::receive::{LOG_END_MAX, screen};
 use crate::core::Core;
-use crate::replay::next_retired;
-use crate::replica::Replica;
-use crate::send::send;
-use crate::site::Site;
+use crate::core::send::send;
+use crate::shard::Replica;
+use crate::shard::copy::receive::{LOG_END_MAX, screen};
+use crate::shard::replay::next_retired;
+use crate::shard::site::Site;
 
-pub(crate) use copying::on_fetch_log;
+pub(crate) use crate::backup::copying::on_fetch_log;
 
 /// Following a primary.
 #[derive(Debug)]

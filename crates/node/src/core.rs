@@ -6,6 +6,10 @@
 //!
 //! It knows nothing of a shard's log or state.
 
+pub(crate) mod send;
+pub(crate) mod told;
+pub(crate) mod told_time;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,9 +24,9 @@ use kasha_wire::message::Words;
 use kasha_wire::{Configuration, Durability};
 
 use crate::NodeOptions;
+use crate::core::told::{TIME_NOTED_EVERY, Told};
+use crate::core::told_time::ToldTime;
 use crate::request::Memory;
-use crate::told::{TIME_NOTED_EVERY, Told};
-use crate::told_time::ToldTime;
 
 /// The core that hosts replicas and witnesses.
 #[derive(Debug)]

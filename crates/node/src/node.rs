@@ -8,6 +8,14 @@
 //! opens only by what the term that made it has synced (**R3.1**, **D3**); memory that an effect of a turn names stays
 //! until the next turn begins.
 
+mod configure;
+mod dispatch;
+mod ending;
+mod heartbeat;
+mod links;
+pub(crate) mod options;
+mod view;
+
 use std::collections::BTreeMap;
 
 use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
@@ -16,11 +24,12 @@ use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::message::Report;
 
 use crate::core::Core;
-use crate::ending::Ending;
-use crate::links::Links;
-use crate::primary::{Primary, Term};
-use crate::replica::Replica;
-use crate::told::Told;
+use crate::core::told::Told;
+use crate::node::ending::Ending;
+use crate::node::links::Links;
+use crate::primary::Primary;
+use crate::shard::Replica;
+use crate::shard::term::Term;
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 

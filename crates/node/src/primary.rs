@@ -24,7 +24,6 @@ mod beginning;
 pub(crate) mod fencing;
 mod fetching;
 mod telling;
-mod term;
 pub(crate) mod witnesses;
 
 use kasha_machine::Effects;
@@ -34,17 +33,17 @@ use kasha_types::{AttachId, LogEnd, Tick};
 use kasha_wire::message::{self, WitnessHolds};
 use kasha_wire::{ShardConfig, ShardPhase};
 
-use self::beginning::Syncing;
-use self::fencing::Fencing;
-use self::fetching::Fetching;
-pub(crate) use self::term::Term;
-use self::term::{fewest_peers, is_overdue, members_of};
-use self::witnesses::Asking;
-use crate::copy::LogCopy;
 use crate::core::Core;
+use crate::primary::beginning::Syncing;
+use crate::primary::fencing::Fencing;
+use crate::primary::fetching::Fetching;
+use crate::primary::witnesses::Asking;
 use crate::serving::Serving;
-use crate::site::Site;
-use crate::state::ShardState;
+use crate::shard::copy::LogCopy;
+use crate::shard::site::Site;
+use crate::shard::state::ShardState;
+use crate::shard::term::Term;
+use crate::shard::term::{fewest_peers, members_of};
 
 /// Where a term is.
 #[derive(Debug)]

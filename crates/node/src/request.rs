@@ -1,7 +1,21 @@
-//! The data of a request on its way through the stages of [`crate::request_path`]: who brought it, what the stages find out of it, and
+//! The data of a request on its way through the stages of [`crate::request::run`]: who brought it, what the stages find out of it, and
 //! why it goes no further.
 //!
 //! - **R4.2** Nothing is recorded of what is refused or waits. It has not run, and a witness must not drop it (`Why::replayed`).
+
+mod admit;
+mod answer;
+mod distributed;
+mod execute;
+mod order;
+mod path;
+pub(crate) mod reads;
+mod record;
+pub(crate) mod run;
+pub(crate) mod scan;
+mod turns;
+mod two_phase;
+mod wrong;
 
 use kasha_exactly_once::Request;
 use kasha_log::{EntryOffset, Full};

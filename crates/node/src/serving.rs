@@ -15,11 +15,13 @@
 //! All of it is bounded per turn and delays no answer.
 
 mod again;
+pub(crate) mod cleaner;
 mod conflicts;
 mod garbage;
 mod house;
 mod leases;
 mod parking;
+mod relocation;
 mod transacting;
 mod turns;
 
@@ -31,19 +33,19 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
 use kasha_wire::{Configuration, ShardConfig};
 
-pub(crate) use self::conflicts::{Conflicts, Sees};
-use self::garbage::Garbage;
-use self::house::House;
-use self::leases::Leases;
-use self::parking::{Parked, Parking};
-use self::transacting::Transacting;
-pub(crate) use self::transacting::{as_kept, latest_timestamp, slots_of};
-use crate::cleaner::Cleaner;
 use crate::core::Core;
-use crate::expiry::Expiry;
-use crate::primary::Term;
-use crate::site::Site;
-use crate::state::ShardState;
+use crate::serving::cleaner::Cleaner;
+pub(crate) use crate::serving::conflicts::{Conflicts, Sees};
+use crate::serving::garbage::Garbage;
+use crate::serving::house::House;
+use crate::serving::leases::Leases;
+use crate::serving::parking::{Parked, Parking};
+use crate::serving::transacting::Transacting;
+pub(crate) use crate::serving::transacting::{as_kept, latest_timestamp, slots_of};
+use crate::shard::expiry::Expiry;
+use crate::shard::site::Site;
+use crate::shard::state::ShardState;
+use crate::shard::term::Term;
 
 /// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.
 pub(crate) const UNSYNCED_OPERATIONS_MAX: usize = 65_536;

@@ -29,7 +29,7 @@ use kasha_witness::{Identity, Ledger, LoadError, Mode, Sizes, Why, Witness};
 
 use crate::StartError;
 use crate::core::Core;
-use crate::send::send;
+use crate::core::send::send;
 
 /// The witness of one version of a shard's witness list, and its files.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use kasha_types::{Epoch, LogEnd, SegmentId, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{CopySegment, LogPiece, SegmentCopied};
 
-use super::Backup;
-use crate::copy::LogCopy;
-use crate::copy::receive::{FETCH_FROM_HEAD, install};
+use crate::backup::Backup;
 use crate::core::Core;
-use crate::send::send;
-use crate::site::Site;
+use crate::core::send::send;
+use crate::shard::copy::LogCopy;
+use crate::shard::copy::receive::{FETCH_FROM_HEAD, install};
+use crate::shard::site::Site;
 
 /// Bytes of a log piece that is handed to a new primary: a whole segment, so that a sealed one comes in one piece.
 const PIECE_BYTES_MAX: u32 = u32::MAX;

@@ -8,13 +8,14 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LocalPosition, LogEnd, Tick};
 use kasha_wire::codec::Bytes;
 
-use super::witnesses::{Asking, Took};
-use super::{Stage, Term};
-use crate::copy::LogCopy;
-use crate::options::Votes;
+use crate::node::options::Votes;
+use crate::primary::Stage;
+use crate::primary::witnesses::{Asking, Took};
 use crate::request::Replayed;
-use crate::request_path::RequestPath;
-use crate::site::Site;
+use crate::request::run::RequestPath;
+use crate::shard::copy::LogCopy;
+use crate::shard::site::Site;
+use crate::shard::term::Term;
 
 /// Everything so far goes to the committed set.
 #[derive(Debug)]

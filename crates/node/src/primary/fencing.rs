@@ -7,10 +7,11 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::Report;
 
-use super::fetching::Fetching;
-use super::{Stage, Term, is_overdue};
-use crate::copy::receive::LOG_END_MAX;
-use crate::site::Site;
+use crate::primary::Stage;
+use crate::primary::fetching::Fetching;
+use crate::shard::copy::receive::LOG_END_MAX;
+use crate::shard::site::Site;
+use crate::shard::term::{Term, is_overdue};
 
 /// The questions of a term to the members.
 #[derive(Debug)]

@@ -9,10 +9,11 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, LogPosition, NodeId, Tick};
 use kasha_wire::message;
 
-use super::{Stage, Term};
-use crate::copy::receive::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
-use crate::send::send;
-use crate::site::Site;
+use crate::core::send::send;
+use crate::primary::Stage;
+use crate::shard::copy::receive::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
+use crate::shard::site::Site;
+use crate::shard::term::Term;
 
 /// Questions to one member without progress before another is looked for.
 const UNANSWERED_MAX: u32 = 7;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use kasha_types::ShardId;
 use kasha_wire::message::Report;
 
-use super::{Primary, Stage};
+use crate::primary::{Primary, Stage};
 
 impl Primary {
     pub fn is_fencing(&self) -> bool {

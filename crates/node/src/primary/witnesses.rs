@@ -11,10 +11,11 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, NodeId, ShardId, Tick};
 use kasha_wire::message::{FreezeWitness, Holding, Report, WitnessHolds};
 
-use super::{Stage, Term, is_overdue};
-use crate::copy::receive::LOG_END_MAX;
-use crate::send::send;
-use crate::site::Site;
+use crate::core::send::send;
+use crate::primary::Stage;
+use crate::shard::copy::receive::LOG_END_MAX;
+use crate::shard::site::Site;
+use crate::shard::term::{Term, is_overdue};
 
 /// The questions of a term to the witnesses of its list.
 #[derive(Debug, Default)]

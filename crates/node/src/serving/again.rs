@@ -8,13 +8,13 @@ use kasha_wire::Body;
 use kasha_wire::hot::ReadView;
 use kasha_wire::message::{GcDone, LeaseInfo};
 
-use super::Serving;
-use super::parking::Parked;
-use crate::primary::Term;
-use crate::reads::{Comes, on_read, refuse_read};
+use crate::request::reads::{Comes, on_read, refuse_read};
+use crate::request::run::RequestPath;
 use crate::request::{Replayed, WaitsFor, refuse};
-use crate::request_path::RequestPath;
-use crate::site::Site;
+use crate::serving::Serving;
+use crate::serving::parking::Parked;
+use crate::shard::site::Site;
+use crate::shard::term::Term;
 
 impl Serving {
     /// A witness dropped what was named, and names suspects (CURP 4.5): they go through `look_up`, are synced, and are

@@ -10,7 +10,7 @@ use kasha_wire::ShardConfig;
 use kasha_wire::message::{Gc, GcEntry};
 
 use crate::core::Core;
-use crate::send::send;
+use crate::core::send::send;
 
 /// Names kept for a silent witness; beyond, they are dropped, and suspects bring them back (section 6).
 const GC_BACKLOG_MAX: usize = 4096;

@@ -10,10 +10,10 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, SegmentId, Tick, Work};
 
-use super::Serving;
-use crate::operation_keys;
-use crate::primary::Term;
-use crate::site::Site;
+use crate::serving::Serving;
+use crate::shard::operation_keys;
+use crate::shard::site::Site;
+use crate::shard::term::Term;
 
 /// Segments that a turn says are freed.
 const FREED_WORDS_PER_TURN: usize = 8;

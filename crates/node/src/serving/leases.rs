@@ -8,10 +8,10 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
 use kasha_wire::message::{self, LeaseInfo};
 
-use crate::primary::Term;
-use crate::send::send;
-use crate::site::Site;
-use crate::state::ShardState;
+use crate::core::send::send;
+use crate::shard::site::Site;
+use crate::shard::state::ShardState;
+use crate::shard::term::Term;
 
 /// Clients asked about at once.
 const QUESTIONS_MAX: usize = 256;

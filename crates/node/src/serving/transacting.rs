@@ -26,16 +26,16 @@ use kasha_types::{ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::Body;
 use kasha_wire::status::PendingTransaction;
 
-use self::reasons::Reasons;
-pub(crate) use self::reasons::as_kept;
-use self::waiting::Waiting;
-pub(crate) use self::words::latest_timestamp;
-use self::words::{Unknown, speak};
-use super::Serving;
-use crate::primary::Term;
 use crate::request::WaitsFor;
-use crate::site::Site;
-use crate::transactions::Transactions;
+use crate::serving::Serving;
+use crate::serving::transacting::reasons::Reasons;
+pub(crate) use crate::serving::transacting::reasons::as_kept;
+use crate::serving::transacting::waiting::Waiting;
+pub(crate) use crate::serving::transacting::words::latest_timestamp;
+use crate::serving::transacting::words::{Unknown, speak};
+use crate::shard::site::Site;
+use crate::shard::term::Term;
+use crate::shard::transactions::Transactions;
 
 /// How long a participant waits before it asks the others again, and how often it looks for what its clients have let go.
 const PATIENCE: Duration = Duration::from_millis(25);

@@ -9,10 +9,10 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LogPosition, RpcId, ShardId, Tick};
 use kasha_wire::OutcomeCode;
 
-use super::Serving;
-use crate::primary::Term;
 use crate::request::WaitsFor;
-use crate::site::Site;
+use crate::serving::Serving;
+use crate::shard::site::Site;
+use crate::shard::term::Term;
 
 /// How long those that are younger wait for one that was told that its turn has come: a round trip and the busiest moment of its machine;
 /// and for one that reads before it comes. A client that is dead costs them this, and if it waits still, what one may wait.

@@ -11,7 +11,7 @@ use kasha_types::{BodyHash, RpcId, ShardId, Tick};
 use kasha_wire::message::{Told, WordOf};
 use kasha_wire::{Body, OutcomeCode};
 
-use crate::transactions::Transactions;
+use crate::shard::transactions::Transactions;
 
 /// Reasons of transactions that never came go when there are so many, the older half first.
 const REASONS_MAX: usize = 4096;

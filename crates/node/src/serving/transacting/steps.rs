@@ -13,14 +13,14 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LogEnd, LogPosition, RpcId, ShardId};
 use kasha_wire::{Body, OutcomeCode, Update};
 
-use super::super::{Conflicts, Sees, Serving};
-use super::slots_of;
 use crate::core::Core;
-use crate::operation_keys::{self, OperationKey};
-use crate::primary::Term;
-use crate::site::Site;
-use crate::state::ShardState;
-use crate::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
+use crate::serving::transacting::slots_of;
+use crate::serving::{Conflicts, Sees, Serving};
+use crate::shard::operation_keys::{self, OperationKey};
+use crate::shard::site::Site;
+use crate::shard::state::ShardState;
+use crate::shard::term::Term;
+use crate::shard::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
 
 /// A transaction that was proposed here, as the log has it.
 struct Pending {

@@ -14,12 +14,12 @@ use kasha_types::{AckedBelow, BodyHash, ClusterTime, LogEnd, RpcId, ShardId, Tic
 use kasha_wire::OutcomeCode;
 use kasha_wire::message::{BehindWhat, Told, WordOf, Words};
 
-use super::super::Serving;
-use super::reasons::Reasons;
-use crate::primary::Term;
-use crate::send::send;
-use crate::site::Site;
-use crate::transactions::{Ending, How, log_ending};
+use crate::core::send::send;
+use crate::serving::Serving;
+use crate::serving::transacting::reasons::Reasons;
+use crate::shard::site::Site;
+use crate::shard::term::Term;
+use crate::shard::transactions::{Ending, How, log_ending};
 
 /// How long a participant is asked about a transaction that never came before it records a conflict: the request may be on its
 /// way, and the way to one shard longer than to another.

@@ -1,0 +1,159 @@
+//! `draft → execute`: what it will change and answer, and the changes in a group that has room for all that it adds.
+//!
+//! - **E4** Until `record` commits the group, nothing has happened: a draft or a group that is dropped was never there. Once the
+//!   group is open, nothing can fail.
+//! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
+
+use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
+use kasha_store::{Draft, SpareDraft};
+use kasha_transaction::Footprint;
+use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_wire::{OutcomeCode, Update};
+
+use crate::request::order::{Action, Ordered};
+use crate::request::path::{RequestPath, Stop};
+use crate::request::record::record_bytes;
+use crate::request::{Origin, Why};
+use crate::shard::operation_keys;
+use crate::shard::transactions::Gated;
+
+/// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would
+/// hear that there is no room, take the repeat back by a cancel, which takes as much, and report as not executed what has
+/// been executed under the key.
+pub(super) const REPEATED_BYTES_MAX: usize = 64;
+
+/// It is known what it will change and answer, and what it touches.
+pub(super) struct Drafted<'r, 'a> {
+    ordered: Ordered<'r, 'a>,
+    draft: Draft<'a>,
+}
+
+/// Its changes are in the open group.
+pub(super) struct Executed<'l, 'r, 'a> {
+    pub(super) ordered: Ordered<'r, 'a>,
+    pub(super) draft: Draft<'a>,
+    pub(super) group: GroupWriter<'l>,
+    /// What its answer waits for, if that is anything (R8.4).
+    pub(super) gated: Option<Box<(Gated, Vec<u8>)>>,
+}
+
+impl<'r, 'a> Drafted<'r, 'a> {
+    pub(super) fn ordered(&self) -> &Ordered<'r, 'a> {
+        &self.ordered
+    }
+
+    pub(super) fn draft(&self) -> &Draft<'a> {
+        &self.draft
+    }
+
+    /// What it reads and writes, for transactions over several shards.
+    pub(super) fn footprint(&self) -> Footprint {
+        // Who finds the operation key used, or used otherwise, has seen this one.
+        let key = self.ordered.keep_under().and_then(|_| self.ordered.body().operation_key_hash());
+        let writes = self.draft.changed().map(|(key, _)| key).chain(key);
+        Footprint::new(self.ordered.received().memory.footprint.iter().copied(), writes)
+    }
+}
+
+impl RequestPath<'_> {
+    /// What it will do. Nothing is written.
+    pub(super) fn draft<'r, 'a>(&self, log: &Log, mut ordered: Ordered<'r, 'a>) -> Drafted<'r, 'a> {
+        let spare = std::mem::take(&mut ordered.memory().draft);
+        let (body, action) = (*ordered.body(), ordered.action());
+        let draft = match action {
+            Action::Execute { .. } => self.draft_changes(log, &ordered, spare),
+            Action::Repeat(place) => Draft::answering(operation_keys::record_at(log, place).result, spare),
+            Action::Mismatch => Draft::answering(&[OutcomeCode::OperationKeyMismatch as u8], spare),
+            Action::Cancel => Draft::answering(&[OutcomeCode::Cancelled as u8], spare),
+        };
+        assert!(draft.result().len() <= RESULT_BYTES_MAX, "an update's result is small");
+        let footprint = &mut ordered.memory().footprint;
+        match action {
+            // Hashed for the draft already.
+            Action::Execute { .. } => {
+                footprint.clear();
+                footprint.extend_from_slice(draft.footprint());
+                footprint.extend(body.operation_key_hash());
+            }
+            Action::Repeat(_) | Action::Mismatch | Action::Cancel => body.footprint(footprint),
+        }
+        Drafted { ordered, draft }
+    }
+
+    fn draft_changes<'a>(&self, log: &Log, ordered: &Ordered<'_, 'a>, spare: SpareDraft) -> Draft<'a> {
+        let body = ordered.body();
+        let mut draft = self.state.store.draft(log, (body.head.table, body.head.begun), &body.update, spare);
+        // Only a replay comes here with keys of tables that there are not (`admit`).
+        if let (Origin::Replay, Update::Transaction { .. }) = (ordered.received().origin, body.update) {
+            let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
+            draft.withhold(|table| configuration.has_table(table));
+        }
+        draft
+    }
+
+    /// Opens the group for its changes and its result, the last that can be refused, and does what was drafted.
+    pub(super) fn execute<'l, 'r, 'a>(
+        &mut self,
+        log: &'l mut Log,
+        drafted: Drafted<'r, 'a>,
+    ) -> Result<Executed<'l, 'r, 'a>, Stop> {
+        let gated = self.gated(&drafted);
+        let Drafted { mut ordered, mut draft } = drafted;
+        let gate_bytes = gated.as_ref().map_or(0, |gated| entry_bytes(gated.1.len()));
+        let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len()) + gate_bytes;
+        let purpose = self.purpose(log, &ordered, &draft, bytes);
+        let mut group = match log.begin(self.epoch, bytes, purpose) {
+            Ok(group) => group,
+            Err(full) => {
+                ordered.memory().draft = draft.into_spare();
+                return Err(Stop::Nothing(Why::for_room(full)));
+            }
+        };
+        let dead = &mut ordered.memory().dead;
+        dead.clear();
+        self.state.store.write(&mut group, &mut draft, dead);
+        Ok(Executed { ordered, draft, group, gated })
+    }
+
+    /// What its answer waits for, as the log is to say (R8.4, R8.15). What is given up touches nothing.
+    #[inline]
+    fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
+        if self.is_quiet { None } else { self.find_gate(drafted) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_gate(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
+        if matches!(drafted.ordered.action(), Action::Cancel) {
+            return None;
+        }
+        let participant = &self.state.transactions.participant;
+        let footprint = drafted.footprint();
+        let gate = participant.gate_of(&footprint);
+        if gate.is_empty() {
+            return None;
+        }
+        let gated = Gated { rpc: drafted.ordered.received().request.rpc, footprint, gate };
+        let encoded = gated.encode();
+        Some(Box::new((gated, encoded)))
+    }
+
+    /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while
+    /// may use up the reserve. Then those go on that leave no more alive than there was, and with them their clients'
+    /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16).
+    fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
+        let purpose = match (ordered.purpose(), ordered.action()) {
+            (Purpose::Normal, Action::Repeat(_)) if draft.result().len() <= REPEATED_BYTES_MAX => Purpose::Freeing,
+            (purpose, _) => purpose,
+        };
+        if purpose != Purpose::Freeing || log.has_room_for(bytes, purpose) {
+            return purpose;
+        }
+        let received = ordered.received();
+        let is_heard = matches!(received.origin, Origin::Client(_)); // R4.5
+        let acknowledged = self.state.tracker.acknowledged_by(&received.request).filter(|_| is_heard);
+        let dead = draft.replaced().chain(acknowledged);
+        let freed: usize = dead.map(|at| entry_bytes(log.entry(at).payload.len())).sum();
+        if freed < bytes { purpose } else { Purpose::Shrinking }
+    }
+}

@@ -1,0 +1,187 @@
+//! Logging outcomes of transactions over several shards: completion record and outcome in one group, with the changes if there
+//! are any (E4, R8.1).
+
+use kasha_exactly_once::{CompletionRecord, OperationKeyRecord, Request};
+use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_transaction::{Footprint, GateId, Origin, Proposal};
+use kasha_types::{Epoch, LogEnd, RpcId, Slot};
+use kasha_wire::Body;
+
+use crate::shard::operation_keys::OperationKey;
+use crate::shard::state::ShardState;
+use crate::shard::transactions::Transactions;
+use crate::shard::transactions::record::{Ended, How, Number, Reason};
+
+/// A transaction that ends, or runs, at this shard.
+#[derive(Debug)]
+pub(crate) struct Ending<'e> {
+    pub request: Request,
+    /// Whether the request has come, and with it its client's acknowledgement (R4.5).
+    pub has_come: bool,
+    /// Of the keys that it touches here; empty if this shard never had the request.
+    pub slots: &'e [Slot],
+    pub result: &'e [u8],
+    /// Under which the result is kept, and the body that came with it (R4.9).
+    pub keep_under: Option<(OperationKey<'e>, &'e Body<'e>)>,
+    pub proposal: Proposal,
+    pub how: How,
+    /// What the keeper of its operation key has to hear.
+    pub reason: Option<Reason>,
+    /// Of a repeat: what the run has seen. The answer waits for that, and leaves no gate there.
+    pub seen: Option<Footprint>,
+}
+
+/// An outcome that is in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub end: LogEnd,
+    /// What its answer waits for besides.
+    pub gate: Option<GateId>,
+}
+
+/// The entries of an outcome, before they are written.
+pub(crate) struct Entries<'e> {
+    ending: &'e Ending<'e>,
+    number: Number,
+    ended: Vec<u8>,
+    /// What its answer waits for.
+    gate: Vec<RpcId>,
+    /// `None`: its client has acknowledged it, and asks no more.
+    completion: Option<CompletionRecord<'e>>,
+    kept: Option<OperationKeyRecord<'e>>,
+}
+
+/// Where these log entries begin.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    completion: Option<EntryOffset>,
+    kept: Option<EntryOffset>,
+    ended: EntryOffset,
+}
+
+impl<'e> Entries<'e> {
+    pub fn new(state: &ShardState, ending: &'e Ending<'e>) -> Self {
+        let (transactions, rpc) = (&state.transactions, ending.request.rpc);
+        let footprint = &ending.proposal.footprint;
+        let gate = match ending.how {
+            How::Executed(_) => transactions.participant.gate_of(footprint),
+            How::AbortedHere => {
+                let participant = &transactions.participant;
+                let seen = ending.seen.as_ref().map(|seen| participant.gate_of(seen));
+                let mut gate = participant.gate_of(footprint);
+                gate.extend(seen.unwrap_or_default());
+                gate.sort_unstable();
+                gate.dedup();
+                gate
+            }
+            How::Against(_) => Vec::new(),
+        };
+        let number = transactions.entry_of(rpc).map_or(transactions.next_number(), |(_, number)| number);
+        let (how, proposal, lease_expiry) = (ending.how, ending.proposal.clone(), ending.request.lease_expiry);
+        let (reason, told) = (ending.reason.clone(), gate.clone());
+        let ended = Ended { number, rpc, lease_expiry, how, proposal, gate, reason }.encode();
+        let mut request = ending.request;
+        if !ending.has_come {
+            request.acknowledgement = state.tracker.acknowledgement_of(rpc.client);
+        }
+        let record = CompletionRecord { request, slots: ending.slots, result: ending.result };
+        // Of a client whose lease is over, and whose transaction is the last that is known of it, nothing is kept.
+        let is_client_known = !ending.has_come || state.tracker.lease_expiry_of(rpc.client).is_some();
+        let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(record);
+        let kept = ending.keep_under.as_ref().map(|(key, body)| key.record(body, ending.result));
+        Self { ending, number, ended, gate: told, completion, kept }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let completion = self.completion.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
+        let kept = self.kept.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
+        completion + kept + entry_bytes(self.ended.len())
+    }
+
+    pub fn write(&self, group: &mut GroupWriter<'_>) -> Places {
+        let completion = self.completion.as_ref().map(|record| {
+            let (at, payload) = group.entry(EntryKind::Completion, record.encoded_len());
+            record.encode_into(payload);
+            at
+        });
+        let kept = self.kept.as_ref().map(|record| {
+            let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
+            record.encode_into(payload);
+            at
+        });
+        let (ended, payload) = group.entry(EntryKind::TransactionEnded, self.ended.len());
+        payload.copy_from_slice(&self.ended);
+        Places { completion, kept, ended }
+    }
+
+    /// The group is in the log, and ends here.
+    pub fn apply(
+        &self,
+        state: &mut ShardState,
+        places: Places,
+        end: LogEnd,
+        dead: &mut Vec<EntryOffset>,
+    ) -> Option<GateId> {
+        let Ending { request, has_come, proposal, how, .. } = self.ending;
+        let ShardState { tracker, transactions, operation_keys, .. } = state;
+        if let (Some((key, body)), Some(at)) = (&self.ending.keep_under, places.kept) {
+            // It was looked up when the transaction was proposed, and locked until now: nothing is kept under it.
+            operation_keys.insert(key.hash, key.fingerprint, body.head.not_after, at, |_| false);
+        }
+        match places.completion {
+            Some(at) if *has_come => tracker.complete(request, at, |at| dead.push(at)),
+            Some(at) => tracker.complete_replayed(request, at, |at| dead.push(at)),
+            None => {}
+        }
+        transactions.note_reason(request.rpc, self.ending.reason.as_ref());
+        let origin = match self.ending.seen {
+            Some(_) => Origin::Log { gate: &self.gate },
+            None => Origin::Now,
+        };
+        let gate = apply_to_participant(transactions, request.rpc, proposal, *how, (end, origin));
+        dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
+        gate
+    }
+}
+
+fn apply_to_participant(
+    transactions: &mut Transactions,
+    rpc: RpcId,
+    proposal: &Proposal,
+    how: How,
+    (end, origin): (LogEnd, Origin<'_>),
+) -> Option<GateId> {
+    let participant = &mut transactions.participant;
+    match how {
+        How::Executed(at) => participant.executed(rpc, at, end, Origin::Now).map(|(gate, _)| gate),
+        How::Against(why) => {
+            participant.ended(rpc, proposal.clone(), why, end);
+            None
+        }
+        How::AbortedHere => {
+            let (gate, _) = participant.aborted(rpc, proposal.clone(), &proposal.footprint, end, origin)?;
+            transactions.note_aborted(rpc, gate);
+            Some(gate)
+        }
+    }
+}
+
+/// Logs an outcome that changes nothing.
+pub(crate) fn log_ending(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    ending: &Ending<'_>,
+    purpose: Purpose,
+    dead: &mut Vec<EntryOffset>,
+) -> Result<Outcome, Full> {
+    let entries = Entries::new(state, ending);
+    let mut group = log.begin(epoch, entries.bytes(), purpose)?;
+    let places = entries.write(&mut group);
+    let end = group.commit().end.offset;
+    dead.clear();
+    let gate = entries.apply(state, places, end, dead);
+    log.kill_all(dead);
+    log.keep_room(state.transactions.reserved());
+    Ok(Outcome { end, gate })
+}
