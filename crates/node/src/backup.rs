@@ -2,6 +2,7 @@
 //! log is copied from it, in `backup/copying`.
 
 mod copying;
+pub(crate) mod orders;
 
 use kasha_log::AppendError;
 use kasha_machine::{Effect, Effects, Endpoint};
@@ -9,12 +10,10 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogEnd, Round, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
-use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
+use kasha_wire::message::{Attach, AttachAt, Attached};
 
-use crate::core::Core;
 use crate::core::send::send;
-use crate::shard::Replica;
-use crate::shard::copy::receive::{LOG_END_MAX, screen};
+use crate::shard::copy::receive::screen;
 use crate::shard::replay::next_retired;
 use crate::shard::site::Site;
 
@@ -35,39 +34,6 @@ pub(crate) struct Backup {
     answer_due: Option<Round>,
     /// An older segment that is being copied to us.
     arriving: Option<(SegmentId, Vec<u8>)>,
-}
-
-/// Step 2: promise the epoch, and report what we hold.
-pub(crate) fn on_fence(replica: &mut Replica, core: &mut Core, from: Endpoint, fence: &Fence, out: &mut Effects) {
-    let &Fence { epoch, primary, attach, served, list, .. } = fence;
-    let existed = replica.copy.exists;
-    let Some((Site { copy, core, .. }, _)) = replica.follow(core, (epoch, primary), out) else { return };
-    let report = copy.fence_report(core.id().node, served, list);
-    let message = FenceReport {
-        shard: copy.shard,
-        epoch,
-        node: report.node,
-        attach,
-        exists: existed,
-        end: report.end,
-        history: report.history,
-        intact: existed && report.intact,
-        complete: existed && report.complete,
-        whole: existed && report.whole,
-    };
-    send(from, &message, core.durable_gate_as(copy.shard), out);
-}
-
-/// The primary says where our log joins its own.
-pub(crate) fn on_attach(replica: &mut Replica, core: &mut Core, from: Endpoint, order: &Attach, out: &mut Effects) {
-    let (AttachAt::Keep(at) | AttachAt::Join(at)) = order.start;
-    let aligned = at.is_segment_base(core.options.segment_bytes) && at <= LOG_END_MAX;
-    if matches!(order.start, AttachAt::Join(_)) && !aligned {
-        return; // no segment begins there
-    }
-    if let Some((mut site, backup)) = replica.follow(core, (order.epoch, order.primary), out) {
-        backup.on_attach(&mut site, from, order, out);
-    }
 }
 
 impl Backup {

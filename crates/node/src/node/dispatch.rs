@@ -21,6 +21,7 @@ use kasha_wire::message::{
 use kasha_wire::{Message, Refusal, Refused};
 
 use crate::backup;
+use crate::backup::orders;
 use crate::core::send::send;
 use crate::node::Node;
 use crate::primary::Primary;
@@ -197,11 +198,11 @@ impl Node {
                 if !core.may_obey(shard, epoch) => {}
             ToMember::Fence(fence) => {
                 let fresh = || Replica::fresh(&core.options, fence.shard);
-                backup::on_fence(self.replicas.entry(fence.shard).or_insert_with(fresh), core, from, &fence, out);
+                orders::on_fence(self.replicas.entry(fence.shard).or_insert_with(fresh), core, from, &fence, out);
             }
             ToMember::Attach(order) => {
                 let fresh = || Replica::fresh(&core.options, order.shard);
-                backup::on_attach(self.replicas.entry(order.shard).or_insert_with(fresh), core, from, &order, out);
+                orders::on_attach(self.replicas.entry(order.shard).or_insert_with(fresh), core, from, &order, out);
             }
             ToMember::CopySegment(part) => {
                 if let Some((mut site, Role::Backup(backup))) = self.parts(part.shard) {
