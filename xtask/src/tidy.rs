@@ -50,12 +50,12 @@ fn check(workspace: &Workspace, files: &[File], rooms: &mut rooms::Rooms) -> Vec
             text::check_header(&file.path, text, &mut problems);
             determinism::check(&file.path, &source, &mut problems);
             ratchet.check(&file.path, text, &source.code(), &mut problems);
-            references.code(&file.path, &source, &mut problems);
+            references.code(&file.path, &source);
             rooms.add(&file.path, text, &source);
         }
     }
     ratchet.finish(&mut problems);
     circles::check(&rooms.circles(), text_of(circles::LIST), &mut problems);
-    references.finish(&mut problems);
+    references.finish(text_of(references::INDEX), &mut problems);
     problems
 }

@@ -4,7 +4,7 @@
 //! answer that depends on our own files is gated on a commit ([`Core::durable_gate`], **D3**, **R5.3**). It also keeps
 //! the lease of this node (section 7) and ClusterTime, which only the coordinator and the log may move (**R4.7**).
 //!
-//! It knows nothing of a shard's log or state.
+//! Of a shard's log it knows how much is to be written and flushed, and nothing of a shard's state.
 
 pub(crate) mod send;
 pub(crate) mod told;

@@ -1,14 +1,14 @@
-//! References have two ends: each note and each error code in the code has its page, and each page is referred to by
-//! code.
-//!
-//! The label that refers to a note is used for nothing else. A comment without a note needs no label.
+//! References have two ends. Each error code in the code has its page, and each such page is referred to by code. Each decision that a
+//! comment names, as (0047), has its record, and each record has a line in the index of decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::{Source, line_of, occurrences};
+use crate::source::{Source, line_of};
 use crate::tidy::problem::{Problem, is_test_file};
 
-const NOTES: &str = "docs/notes/";
+const DECISIONS: &str = "docs/decisions/";
+/// The page that lists the decisions.
+pub(super) const INDEX: &str = "docs/decisions/README.md";
 const ERRORS: &str = "docs/errors/";
 
 /// References of one kind, by name, with the first place of each.
@@ -17,10 +17,11 @@ type Places = BTreeMap<String, (String, usize)>;
 /// The pages and references found so far.
 #[derive(Default)]
 pub(super) struct References {
-    note_pages: BTreeSet<String>,
+    /// The number and the file name of each.
+    records: BTreeMap<String, String>,
     error_pages: BTreeSet<String>,
     has_error_folder: bool,
-    notes: Places,
+    decisions: Places,
     errors: Places,
 }
 
@@ -28,26 +29,17 @@ impl References {
     /// Notes a file that is a page.
     pub(super) fn page(&mut self, path: &str) {
         self.has_error_folder |= path.starts_with(ERRORS);
-        for (folder, pages) in [(NOTES, &mut self.note_pages), (ERRORS, &mut self.error_pages)] {
-            let page = path.strip_prefix(folder).and_then(|name| name.strip_suffix(".md"));
-            pages.extend(page.filter(|name| *name != "README").map(str::to_owned));
-        }
+        let page = path.strip_prefix(ERRORS).and_then(|name| name.strip_suffix(".md"));
+        self.error_pages.extend(page.filter(|name| *name != "README").map(str::to_owned));
+        let record = path.strip_prefix(DECISIONS).filter(|name| *name != "README.md");
+        self.records.extend(record.and_then(|name| Some((name.get(..4)?.to_owned(), name.to_owned()))));
     }
 
     /// Collects the references of a source file.
-    pub(super) fn code(&mut self, path: &str, source: &Source<'_>, problems: &mut Vec<Problem>) {
+    pub(super) fn code(&mut self, path: &str, source: &Source<'_>) {
         let comments = source.comments();
-        for at in occurrences(&comments, "Note: ") {
-            let rest = comments[at + 6..].trim_start_matches('`');
-            let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-            let name = rest.split(|c| !is_name(c)).next().unwrap_or_default();
-            let line = line_of(&comments, at);
-            if name.is_empty() {
-                let text = "a `Note:` without a note's name: the label is for docs/notes; name one, or drop the label";
-                problems.push(Problem::new(path, line, text));
-            } else {
-                self.notes.entry(name.to_owned()).or_insert((path.to_owned(), line));
-            }
+        for (at, number) in decisions(&comments) {
+            self.decisions.entry(number.to_owned()).or_insert((path.to_owned(), line_of(&comments, at)));
         }
         // The tests of this tool mention codes that do not exist.
         if !is_test_file(path) && !path.starts_with("xtask/") {
@@ -58,9 +50,16 @@ impl References {
         }
     }
 
-    /// Called after all files: reports the missing ends.
-    pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
-        compare(&self.notes, &self.note_pages, NOTES, problems);
+    /// Called after all files: reports the missing ends. `index`: the page that lists the decisions.
+    pub(super) fn finish(&self, index: &str, problems: &mut Vec<Problem>) {
+        for (number, (path, line)) in self.decisions.iter().filter(|(number, _)| !self.records.contains_key(*number)) {
+            let text = format!("({number}) names no record in {DECISIONS}: nobody can look it up; correct the number");
+            problems.push(Problem::new(path, *line, text));
+        }
+        for name in self.records.values().filter(|name| !index.contains(&format!("({name})"))) {
+            let text = format!("this decision has no line in {INDEX}, so nobody finds it; add one, with its status");
+            problems.push(Problem::new(&format!("{DECISIONS}{name}"), 1, text));
+        }
         if self.has_error_folder {
             compare(&self.errors, &self.error_pages, ERRORS, problems);
         }
@@ -77,6 +76,14 @@ fn compare(places: &Places, pages: &BTreeSet<String>, folder: &str, problems: &m
         let text = "no code refers to this page, so it will go stale; refer to it, or remove it";
         problems.push(Problem::new(&format!("{folder}{name}.md"), 1, text));
     }
+}
+
+/// Every number of four digits in brackets that begins with 0, which no year does.
+fn decisions(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.match_indices("(0").filter_map(|(at, _)| {
+        let number = text.get(at + 1..at + 5)?;
+        (number.bytes().all(|byte| byte.is_ascii_digit()) && text[at + 5..].starts_with(')')).then_some((at, number))
+    })
 }
 
 /// Every `K` with four digits, as a word of its own.
@@ -99,18 +106,17 @@ mod tests {
     fn found(pages: &[&str], text: &str) -> Vec<(String, usize)> {
         let (mut references, mut problems) = (References::default(), Vec::new());
         pages.iter().for_each(|page| references.page(page));
-        references.code("a.rs", &Source::new(text), &mut problems);
-        references.finish(&mut problems);
+        references.code("a.rs", &Source::new(text));
+        references.finish("| [0001](0001-a.md) | a |", &mut problems);
         problems.into_iter().map(|problem| (problem.path, problem.line)).collect()
     }
 
     #[test]
-    fn notes_have_two_ends() {
-        let page = "docs/notes/gates.md";
-        assert_eq!(found(&[page, "docs/notes/README.md"], "// Note: gates."), []);
-        assert_eq!(found(&[page], "//"), [(page.to_owned(), 1)]);
-        assert_eq!(found(&[], "\n// Note: `gates`\nlet a = \"Note: b\";"), [("a.rs".to_owned(), 2)]);
-        assert_eq!(found(&[], "// Note: This is so."), [("a.rs".to_owned(), 1)]);
+    fn decisions_have_two_ends() {
+        let (listed, lost) = ("docs/decisions/0001-a.md", "docs/decisions/0002-b.md");
+        assert_eq!(found(&[listed, INDEX], "// so it is (0001)"), []);
+        assert_eq!(found(&[listed], "\n// (0003), (2026), (00045)\nlet a = \"(0004)\";"), [("a.rs".to_owned(), 2)]);
+        assert_eq!(found(&[listed, lost], "//"), [(lost.to_owned(), 1)]);
     }
 
     #[test]

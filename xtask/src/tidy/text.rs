@@ -54,7 +54,7 @@ pub(super) fn check_header(path: &str, text: &str, problems: &mut Vec<Problem>) 
     }
     if lines > HEADER_LINES_MAX {
         let text = format!(
-            "a header of {lines} lines, more than {HEADER_LINES_MAX}, goes unread; move the rest to docs/notes"
+            "a header of {lines} lines, more than {HEADER_LINES_MAX}, goes unread; move the rest to docs/decisions"
         );
         problems.push(Problem::new(path, 1, text));
     }
