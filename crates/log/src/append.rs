@@ -28,9 +28,11 @@ pub enum Purpose {
     /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve and a little more
     /// than the limit (R5.16).
     Cleaning,
-    /// What must never fail for memory, or a full shard could not be recovered: epoch starts, floors, freed segments, and
-    /// what a witness's replay executes. May use a little more than the limit, as backups may.
+    /// What must never fail for memory: floors, freed segments. May use a little more than the limit, as backups may.
     Own,
+    /// What a new primary logs before it serves, or a full shard could not be recovered: epoch starts, and what a witness's replay
+    /// executes. May use [`crate::TAKEOVER_SEGMENTS`] more, which nothing else may use before.
+    Takeover,
 }
 
 /// Why an append was refused.

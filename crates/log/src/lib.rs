@@ -37,7 +37,7 @@ pub use format::{EntryKind, FORMAT_VERSION, GROUP_HEADER_BYTES, GroupStart, entr
 pub use history::common_prefix;
 pub use index::{Enough, Index, IndexBucket, IndexCursor, ScanPosition};
 pub use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset};
-pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, TAKEOVER_SEGMENTS};
 pub use load::{Damage, DamageKind, LoadReport};
 pub use log::{Log, LogConfig, LogStats};
 pub use memory::Buffers;

@@ -17,7 +17,7 @@ use kasha_types::{EntryOffset, Epoch, LogEnd, LogPosition, LogSlice, SegmentId, 
 
 use crate::format::{GROUP_HEADER_BYTES, GroupStart, entry_bytes};
 use crate::history::{Digest, EpochHistory};
-use crate::limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::limits::{EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::memory::Buffers;
 use crate::segment::Segment;
 use crate::verify::{Entry, read_entry};
@@ -355,11 +355,6 @@ impl Log {
 
     pub(crate) fn segments_max(&self) -> u64 {
         self.config.memory_max_bytes / u64::from(self.config.segment_bytes)
-    }
-
-    /// Segments that a backup takes: see [`BACKUP_SLACK_PART`].
-    pub(crate) fn backup_segments_max(&self) -> u64 {
-        self.segments_max() + self.segments_max() / BACKUP_SLACK_PART + 3
     }
 
     /// Bytes of the greatest digest group.

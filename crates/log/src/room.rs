@@ -1,15 +1,17 @@
 //! How much memory a log may still take, and for what (section 5, R5.16).
 //!
 //! ```text
-//! 0 ───────── new data ─┬─ deletes ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┐
-//!                       │◀ reserve ▶│◀─── a 16th, and two segments ──────────────────────────▶│
+//! 0 ───────── new data ─┬─ deletes ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┬─ a take-over ─┐
+//!                       │◀ reserve ▶│◀─── a 16th, and two segments ──────────────────────────▶│◀ two segments ▶│
 //!                                   └ memory_max_bytes
 //! ```
 //!
 //! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
 //! new data, a delete or an acknowledgement that frees more than it takes still works when others have used up the reserve of
 //! deletes, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
-//! and the entry that frees what was cleaned always finds room.
+//! and the entry that frees what was cleaned always finds room. So does what a witness holds: a new primary executes that before
+//! anything is synced, and so before the cleaner can give anything back ([`TAKEOVER_SEGMENTS`]). A log that a take-over has filled so
+//! far is cleaned there, too: until it is smaller again, everything that stands left of the take-over ends where that ends.
 //!
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
 //! make room, the refusal is [`Full::Cleaning`] and passes.
@@ -19,6 +21,7 @@ use kasha_types::planted::{self, Bug};
 use crate::cleaning::WORTH_PART;
 use crate::format::{GROUP_HEADER_BYTES, entry_bytes};
 use crate::history::Digest;
+use crate::limits::{BACKUP_SLACK_PART, TAKEOVER_SEGMENTS};
 use crate::{Full, Log, Purpose, limits};
 
 /// How much memory new data finds ([`Log::memory_left`]).
@@ -87,7 +90,12 @@ impl Log {
     pub(crate) fn find_room(&mut self, group: u32, rolls: bool, purpose: Purpose) -> Result<(), Full> {
         let found = match purpose {
             Purpose::Normal => self.find_room_for_live(group),
-            Purpose::Freeing | Purpose::Shrinking | Purpose::Promised | Purpose::Cleaning | Purpose::Own => Ok(()),
+            Purpose::Freeing
+            | Purpose::Shrinking
+            | Purpose::Promised
+            | Purpose::Cleaning
+            | Purpose::Own
+            | Purpose::Takeover => Ok(()),
         };
         let found = found.and_then(|()| match self.has_memory(group, rolls, purpose) {
             true => Ok(()),
@@ -149,8 +157,8 @@ impl Log {
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
             Purpose::Shrinking | Purpose::Promised => self.limit_of(Purpose::Cleaning) - segment,
-            Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
-            Purpose::Own => self.segments_max_of(Purpose::Own) * segment,
+            Purpose::Cleaning => self.segments_max_of(Purpose::Cleaning) * segment - segment / 8,
+            Purpose::Own | Purpose::Takeover => self.segments_max_of(purpose) * segment,
         }
     }
 
@@ -158,7 +166,7 @@ impl Log {
     fn kept_from(&self, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Normal | Purpose::Freeing | Purpose::Shrinking => self.kept,
-            Purpose::Promised | Purpose::Cleaning | Purpose::Own => 0,
+            Purpose::Promised | Purpose::Cleaning | Purpose::Own | Purpose::Takeover => 0,
         }
     }
 
@@ -166,15 +174,29 @@ impl Log {
         match purpose {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
-            Purpose::Shrinking | Purpose::Promised => self.segments_max_of(Purpose::Own) - 1,
-            Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
+            Purpose::Shrinking | Purpose::Promised => self.segments_max_of(Purpose::Cleaning) - 1,
+            Purpose::Cleaning | Purpose::Own => match self.segments_held() > self.cleaned_segments_max() {
+                true => self.segments_max_of(Purpose::Takeover), // a take-over filled it
+                false => self.cleaned_segments_max(),
+            },
+            Purpose::Takeover => self.cleaned_segments_max() + TAKEOVER_SEGMENTS,
         }
+    }
+
+    /// Segments of a log that is being cleaned.
+    fn cleaned_segments_max(&self) -> u64 {
+        self.segments_max() + self.segments_max() / 16 + 2
+    }
+
+    /// Segments that a backup takes: see [`BACKUP_SLACK_PART`].
+    pub(crate) fn backup_segments_max(&self) -> u64 {
+        self.segments_max_of(Purpose::Takeover) + self.segments_max() / BACKUP_SLACK_PART + 1
     }
 
     /// Segments that a load keeps, those included that nothing needs if their freeing is synced: a new term still finds room
     /// for its first entries.
     pub(crate) fn loaded_segments_max(&self) -> usize {
-        usize::try_from(self.segments_max_of(Purpose::Own) - 1).expect("64-bit sizes")
+        usize::try_from(self.cleaned_segments_max() - 1).expect("64-bit sizes")
     }
 
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {

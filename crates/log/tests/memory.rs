@@ -38,6 +38,40 @@ fn r5_16_a_reserve_is_kept_for_deletes_and_one_for_the_cleaner() {
     assert!(log.begin(Epoch(1), entry_bytes(8), Purpose::Own).is_ok(), "what frees a segment finds room");
 }
 
+/// Found by the simulator: a new primary found no room for ten requests that its witness held, since the cleaner of the primary
+/// before it had filled the memory.
+#[test]
+fn r5_16_what_a_witness_holds_fits_into_a_log_that_the_cleaner_filled() {
+    let mut log = Log::new(SHARD, config(8));
+    until_full(&mut log, Purpose::Cleaning, 8);
+    let mut bodies = 0;
+    until_full(&mut log, Purpose::Own, 8);
+    for payload in [100, 1000, 30].into_iter().cycle() {
+        let Ok(mut group) = log.begin(Epoch(2), entry_bytes(payload), Purpose::Takeover) else { break };
+        group.entry(EntryKind::Object, payload);
+        group.commit();
+        bodies += payload;
+    }
+    assert!(bodies >= SEGMENT as usize, "{bodies} bytes of bodies");
+}
+
+/// R5.16: a new primary above its limit may clean.
+#[test]
+fn r5_16_a_log_that_a_take_over_filled_can_be_cleaned() {
+    let mut log = Log::new(SHARD, config(8));
+    until_full(&mut log, Purpose::Cleaning, 8);
+    assert!(log.begin(Epoch(1), 1200, Purpose::Cleaning).is_err());
+    // A segment more, and a part of the next.
+    for _ in 0..SEGMENT / 1200 + 1 {
+        let mut group = log.begin(Epoch(2), entry_bytes(1200), Purpose::Takeover).expect("room for a take-over");
+        group.entry(EntryKind::Object, 1200);
+        group.commit();
+    }
+    assert!(log.begin(Epoch(2), entry_bytes(8), Purpose::Freeing).is_err(), "it is above its limit");
+    assert!(log.begin(Epoch(2), 1200, Purpose::Cleaning).is_ok());
+    assert!(log.begin(Epoch(2), entry_bytes(4), Purpose::Own).is_ok(), "what frees a segment finds room");
+}
+
 proptest! {
     /// R5.16: what is let in fits into what new data may fill, when all of it has been copied by the cleaner. With more, the
     /// cleaner would copy full segments about for ever.
@@ -252,5 +286,5 @@ fn a_backup_has_slack_and_an_end_to_it() {
         .pieces(LogEnd::START, primary.end().offset, SEGMENT)
         .find_map(|slice| backup.append_raw(primary.slice(slice), Screen::NONE).err());
     assert_eq!(refused, Some(AppendError::Full));
-    assert_eq!(backup.segments().count(), 8 + 1 + 3);
+    assert_eq!(backup.segments().count(), 8 + 2 + 2 + 1);
 }

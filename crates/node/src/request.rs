@@ -65,7 +65,9 @@ pub(crate) enum Replayed {
     Completed,
     /// Stale, expired, unprovable, with a key that is not ours, or behind what it must not run ahead of. That is for good in this term: it may be forgotten.
     Skipped,
-    /// It cannot be executed now, and must not be forgotten.
+    /// There is no room for it now, and it must not be forgotten.
+    NoRoom,
+    /// It waits for something else than room, and must not be forgotten.
     NotNow,
 }
 
@@ -147,7 +149,8 @@ impl Why {
             Self::InProgress => Replayed::Completed,
             Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
             // There may be room later. And that somebody waits for the same is no record of it (R4.2).
-            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
+            Self::Refused(Refusal::OutOfMemory) | Self::Parked(WaitsFor::Room) => Replayed::NoRoom,
+            Self::Refused(Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
             // Values may be shorter later, and then its client may be told fast: the witness must keep it until then (C3).
             Self::Refused(Refusal::TooLarge) if matches!(origin, Origin::Suspect) => Replayed::NotNow,
             Self::RunsAhead => Replayed::Skipped,

@@ -9,9 +9,9 @@ use common::{Core, Files, Heard, SHARD, configuration};
 use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
 use kasha_machine::{Effect, Effects, Endpoint, FileName};
 use kasha_replication::{FenceReport, MemberCore, Pace, Shipping};
-use kasha_types::{BootId, ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, NodeId, SegmentId, Tick};
+use kasha_types::{BootId, ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, NodeId, Round, SegmentId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
-use kasha_wire::hot::{self, Appended};
+use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::{AnyMessage, Member, MemberState, Message, ShardPhase, Update, message};
 
 fn segments(files: &Files) -> Vec<SegmentId> {
@@ -192,7 +192,7 @@ fn joiner(memory_max_bytes: u64) -> Core {
 /// Found by a review: the parts that had come were thrown away with the last one, and only that was sent again, for ever.
 #[test]
 fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
-    let mut joiner = joiner(4 << 20); // four segments of 1 MiB, and two of slack
+    let mut joiner = joiner(2 << 20); // two segments of 1 MiB, and five that a backup may hold besides
     let mut primary = Primary::new();
     (0..100).for_each(|_| primary.turn(&mut joiner));
     assert!(!primary.shipping.all_copied(), "there is no room for all of it");
@@ -259,6 +259,37 @@ fn r4_4_a_word_where_something_synced_was_cut_off_is_not_synced_for_that() {
     // Every machine but the member's loses power, and what was flushed last.
     let ends: Vec<_> = primary.log.groups().map(|group| group.end).collect();
     primary.log.truncate(ends[ends.len() - 2]).expect("a group ends there");
+    let own = next_term(&mut primary);
+    primary.say(entry_bytes(4), |group| {
+        group.segment_freed(SegmentId(0));
+    });
+    (0..100).for_each(|_| primary.turn(&mut member));
+    assert_eq!(primary.shipping.peers()[0].acknowledged(), primary.log.end().offset, "it holds the word");
+    assert!(segments(&member.shell.files).contains(&SegmentId(0)), "the word is not synced");
+    primary.shipping.set_members([own]);
+    (0..100).for_each(|_| primary.turn(&mut member));
+    primary.say(64, |group| {
+        group.entry(EntryKind::EpochStart, 0);
+    });
+    (0..100).for_each(|_| primary.turn(&mut member));
+    assert!(!segments(&member.shell.files).contains(&SegmentId(0)), "now it goes");
+}
+
+/// Found by a review: a member that lagged had heard how far others held the log, and took that for true of another log, which went
+/// on where its own ended.
+#[test]
+fn r4_4_what_a_lagging_member_heard_of_a_log_says_nothing_of_the_one_that_replaces_it() {
+    let mut member = joiner(64 << 20);
+    let mut primary = Primary::new();
+    (0..100).for_each(|_| primary.turn(&mut member));
+    let (end, attach) = (primary.log.end().offset, primary.shipping.peers()[0].attach());
+    let far = LogEnd(end.0 + 100_000);
+    let mut lagging = Vec::new();
+    let append =
+        AppendView { shard: SHARD, epoch: Epoch(1), attach, from: far, synced: far, round: Round(99), bytes: &[] };
+    append.encode(&[], &mut lagging);
+    member.frame_from(Endpoint::Core(PRIMARY), Kind::Append, &lagging);
+    // Those who held that lose power, and it. The next log goes on where the member's ends.
     let own = next_term(&mut primary);
     primary.say(entry_bytes(4), |group| {
         group.segment_freed(SegmentId(0));

@@ -87,6 +87,8 @@ pub struct Shipping {
     /// The last attempt to attach anybody.
     attaches: AttachId,
     progress: Progress,
+    /// Every member of an earlier epoch's set has held the log up to here, and it was not cut off since.
+    settled: LogEnd,
     /// With fewer peers than this nothing more counts as synced.
     fewest: usize,
     /// Whether the last round began in the last `pump`.
@@ -111,6 +113,7 @@ impl Shipping {
             peers: Vec::new(),
             attaches: AttachId(0),
             progress: Progress::new(synced),
+            settled: LogEnd::START,
             fewest: 0,
             round_is_new: false,
             confirm_wanted: false,
@@ -236,9 +239,12 @@ impl Shipping {
         self.progress.advance(least.unwrap_or(LogEnd::MAX), answered);
     }
 
-    /// The log is whole, and our epoch begins in it here.
-    pub fn begin_epoch(&mut self, at: LogEnd) {
+    /// The log is whole, and our epoch begins in it here. Members are told at once what earlier epochs are known to have
+    /// `settled`: one that was away holds what was freed meanwhile, and needs that room for what it lacks, before anything is
+    /// synced in this epoch.
+    pub fn begin_epoch(&mut self, at: LogEnd, settled: LogEnd) {
         self.progress.begin_epoch(at);
+        self.settled = settled.min(at);
     }
 
     /// Our own file holds the log up to here.
@@ -358,7 +364,8 @@ impl Shipping {
             self.assert_invariants(end);
         }
         let (shard, epoch, own, pace) = (self.shard, self.epoch, self.own, self.pace);
-        let (round, target, synced) = (self.progress.round(), self.progress.target(), self.synced());
+        let (round, target) = (self.progress.round(), self.progress.target());
+        let synced = self.synced().max(self.settled);
         let Self { peers, attaches, .. } = self;
         for peer in peers {
             let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= peer.patience(pace.retry));

@@ -45,7 +45,7 @@ fn at(millis: u64) -> Tick {
 
 #[derive(Debug)]
 enum Sent {
-    Append { to: LogEnd, round: Round },
+    Append { to: LogEnd, round: Round, synced: LogEnd },
     Copy { segment: SegmentId, total: u32 },
     Fence,
     Attach,
@@ -62,7 +62,7 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
                 Kind::Append => {
                     let view = AppendView::decode(payload).expect("an append");
                     let len = tail.map_or(0, |slice| u64::from(slice.len));
-                    Sent::Append { to: LogEnd(view.from.0 + len), round: view.round }
+                    Sent::Append { to: LogEnd(view.from.0 + len), round: view.round, synced: view.synced }
                 }
                 _ => match AnyMessage::decode(payload).expect("a message") {
                     AnyMessage::CopySegment(message::CopySegment { segment, total, .. }) => {
@@ -114,6 +114,30 @@ fn acknowledge(shipping: &mut Shipping, node: u16, end: LogEnd, round: Round) {
 fn acknowledge_in(shipping: &mut Shipping, node: u16, attach: AttachId, end: LogEnd, round: Round) {
     let appended = Appended { shard: SHARD, epoch: EPOCH, node: NodeId(node), attach, end, round };
     shipping.on_appended(at(1), &appended);
+}
+
+/// Found by the simulator: a member that had been away held more segments than its primary, which had let them go in an earlier
+/// epoch and said nothing of that in its own: the member found no room for what it lacked, and stopped.
+#[test]
+fn what_an_earlier_epoch_synced_is_told_before_anything_is_synced_in_ours() {
+    let told = |settled: fn(LogEnd) -> LogEnd| {
+        let (mut shipping, log) = (shipping(), log(4));
+        let end = log.end().offset;
+        shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+        attach(&mut shipping, &log, 2);
+        shipping.begin_epoch(end, settled(end));
+        shipping.want_synced(end);
+        let appended = pump(&mut shipping, &log, at(1)).iter().find_map(|sent| match *sent {
+            Sent::Append { synced, .. } => Some(synced),
+            _ => None,
+        });
+        assert_eq!(shipping.synced(), LogEnd::START, "nothing is synced in this epoch");
+        (appended.expect("a round began"), settled(end), end)
+    };
+    let (synced, settled, _) = told(|end| LogEnd(end.0 / 2));
+    assert_eq!(synced, settled);
+    let (synced, _, end) = told(|_| LogEnd::MAX);
+    assert_eq!(synced, end, "never beyond the log");
 }
 
 #[test]

@@ -268,7 +268,7 @@ pub struct AppendView<'a> {
     pub attach: AttachId,
     /// The position that the bytes follow.
     pub from: LogEnd,
-    /// Up to where the whole set is known to hold the log.
+    /// Up to where this set, or that of an earlier epoch, is known to have held the log as a whole.
     pub synced: LogEnd,
     /// The sync round that this belongs to.
     pub round: Round,

@@ -11,7 +11,10 @@ use kasha_process_tests::PATIENCE;
 use kasha_process_tests::cluster::{Cluster, NODES};
 use kasha_process_tests::place::local;
 use kasha_types::{ClusterId, ConfigVersion, Incarnation};
-use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, WIRE_VERSION, frame, message};
+use kasha_wire::{
+    AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadRefused, Recorded, Refused, WIRE_VERSION, frame,
+    hot, message,
+};
 
 fn dial(port: u16) -> TcpStream {
     let stream = TcpStream::connect(local(port)).unwrap();
@@ -26,7 +29,7 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-/// All messages that arrive until the other side closes.
+/// All messages that arrive until the other side closes. What looks like a request may be refused in a frame of its own kind.
 fn answers(stream: &mut TcpStream) -> Vec<AnyMessage> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -41,7 +44,14 @@ fn answers(stream: &mut TcpStream) -> Vec<AnyMessage> {
     }
     while let Some(header) = FrameHeader::parse(rest).unwrap() {
         let (frame, behind) = rest.split_at(FRAME_HEADER_BYTES + header.payload_len);
-        messages.push(AnyMessage::decode(header.check(frame).unwrap()).unwrap());
+        let payload = header.check(frame).unwrap();
+        match Kind::from_number(header.kind).unwrap() {
+            Kind::Message => messages.push(AnyMessage::decode(payload).unwrap()),
+            Kind::Refuse => drop(hot::decode_small::<Refused>(payload).unwrap()),
+            Kind::ReadRefuse => drop(hot::decode_small::<ReadRefused>(payload).unwrap()),
+            Kind::Recorded => drop(hot::decode_small::<Recorded>(payload).unwrap()),
+            kind => panic!("garbage is answered with {kind:?}"),
+        }
         rest = behind;
     }
     messages

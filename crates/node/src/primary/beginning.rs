@@ -48,9 +48,9 @@ impl Term {
         took: Took,
         out: &mut Effects,
     ) -> Option<Stage> {
-        self.shipping.begin_epoch(site.copy.log.end().offset);
+        self.shipping.begin_epoch(site.copy.log.end().offset, site.copy.known_synced);
         let start = (EntryKind::EpochStart, 0);
-        if site.copy.log.append_one(self.epoch, start, Purpose::Own, |_| ()).is_err() {
+        if site.copy.log.append_one(self.epoch, start, Purpose::Takeover, |_| ()).is_err() {
             site.copy.stop_for_memory(out);
             return None;
         }
@@ -80,8 +80,12 @@ impl Term {
         if took_everything && planted::is_on(Bug::WholeBeforeReplay) && !site.copy.log_whole(self) {
             return false;
         }
-        // What cannot be executed now may have been completed: it is never skipped.
-        let is_taken = |request: &Bytes| RequestPath::on_replay(self, site, &request.0) != Replayed::NotNow;
+        // What finds no room may have been completed: it is never skipped.
+        let is_taken = |request: &Bytes| match RequestPath::on_replay(self, site, &request.0) {
+            Replayed::Completed | Replayed::Skipped => true,
+            Replayed::NoRoom => false,
+            Replayed::NotNow => unreachable!("R8.10: a new primary waits for nobody"),
+        };
         if !requests.iter().all(is_taken) {
             return false;
         }

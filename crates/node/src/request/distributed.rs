@@ -250,7 +250,7 @@ impl RequestPath<'_> {
         let before = self.state.transactions.reserved();
         log.keep_room(before + reserved);
         let entry = (EntryKind::TransactionProposed, proposed.encoded_len());
-        let purpose = if is_replay { Purpose::Own } else { Purpose::Normal };
+        let purpose = if is_replay { Purpose::Takeover } else { Purpose::Normal };
         let appended = log.append_one(self.epoch, entry, purpose, |out| proposed.encode_into(out));
         let (entry, end) = appended.map_err(|full| {
             log.keep_room(before);

@@ -90,7 +90,7 @@ impl<'r, 'a> Ordered<'r, 'a> {
     pub(super) fn purpose(&self) -> Purpose {
         match (&self.received.origin, self.action) {
             // It may have been completed, so it is never refused for memory (section 7, step 4).
-            (Origin::Replay, _) => Purpose::Own,
+            (Origin::Replay, _) => Purpose::Takeover,
             (Origin::Client(_) | Origin::Suspect, Action::Cancel) => Purpose::Freeing,
             // A suspect that finds no room stays with its witness, which names it again.
             (Origin::Client(_) | Origin::Suspect, Action::Execute { .. } | Action::Repeat(_) | Action::Mismatch) => {

@@ -25,7 +25,8 @@ impl Serving {
         }
         for suspect in &done.suspects {
             let is_dropped = planted::is_on(Bug::SuspectDropped);
-            if !is_dropped && RequestPath::on_suspect(term, self, site, &suspect.0) == Replayed::NotNow {
+            let mut replayed = || RequestPath::on_suspect(term, self, site, &suspect.0);
+            if !is_dropped && matches!(replayed(), Replayed::NoRoom | Replayed::NotNow) {
                 continue; // it stays where it is, and is named again
             }
             // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.

@@ -259,8 +259,6 @@ impl LogCopy {
         self.held = self.held.min(at);
         self.flushed = self.flushed.min(at);
         self.flushing = self.flushing.map(|end| end.min(at));
-        // What stands there from now on is another log's.
-        self.known_synced = self.known_synced.min(at);
         for (_, end) in &mut self.commits {
             *end = (*end).min(at);
         }
@@ -287,6 +285,9 @@ impl Site<'_> {
 
     /// Cuts the log at a group boundary. False: there is none.
     pub fn truncate_log(&mut self, at: LogEnd, out: &mut Effects) -> bool {
+        // What stands there from now on is another log's, also where nothing stands yet: a member hears up to where others hold the
+        // log before it holds that itself.
+        self.copy.known_synced = self.copy.known_synced.min(at);
         if at == self.copy.log.end().offset {
             return true;
         }

@@ -69,7 +69,7 @@ impl LogCopy {
     pub fn log_whole(&mut self, term: &Term) -> bool {
         let log = &mut self.log;
         let fill = |payload: &mut [u8]| payload.copy_from_slice(&term.list.0.to_le_bytes());
-        let appended = log.append_one(term.epoch, (EntryKind::Whole, WHOLE_BYTES), Purpose::Own, fill);
+        let appended = log.append_one(term.epoch, (EntryKind::Whole, WHOLE_BYTES), Purpose::Takeover, fill);
         let Ok((at, _)) = appended else { return false };
         log.kill(at); // the log is searched for it; nothing refers to it
         true
