@@ -69,7 +69,9 @@ const PROCESS_MINUTES: &str = "0.4";
 const SIMULATOR: &str = "crates/sim";
 /// Packages with planted bugs that their own tests notice, and not the simulator.
 const PLANTED_ELSEWHERE: [&str; 2] = ["crates/transaction", "crates/node"];
-const BINARY: &str = "bin/kasha";
+/// What users run, and what judges that.
+const BINARIES: [&str; 2] = ["bin/kasha", LAB];
+const LAB: &str = "bin/lab";
 const MODELS: &str = "spec";
 const RUNTIME: &str = "crates/runtime";
 /// Without this feature no test can reach a server's files and clock.
@@ -169,10 +171,12 @@ fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
 }
 
 fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let Some(package) = workspace.package(BINARY) else {
-        return Ok(Outcome::Skipped("bin/kasha is not in the workspace"));
-    };
-    watch.run(cargo(&workspace.root).args(["build", "--release", "-p", &package.name]))?;
+    let mut command = cargo(&workspace.root);
+    command.args(["build", "--release"]);
+    for package in BINARIES.iter().filter_map(|folder| workspace.package(folder)) {
+        command.args(["-p", &package.name]);
+    }
+    watch.run(&mut command)?;
     Ok(Outcome::Done)
 }
 
@@ -237,26 +241,26 @@ fn digest_lines(lines: &[String]) -> Vec<&String> {
 }
 
 fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    if workspace.package(SIMULATOR).is_none() || workspace.package(BINARY).is_none() {
-        return Ok(Outcome::Skipped("crates/sim and bin/kasha are not both in the workspace"));
+    if workspace.package(SIMULATOR).is_none() || workspace.package(LAB).is_none() {
+        return Ok(Outcome::Skipped("crates/sim and bin/lab are not both in the workspace"));
     }
     build(workspace, watch)?;
     // The seed depends on the tree. So the same tree gives the same run, and each change tries new seeds.
     let start = (digest(&workspace.files()?) >> 32).to_string();
     let simulate = |seeds: u64| {
-        let mut command = Command::new(workspace.target.join("release/kasha"));
+        let mut command = Command::new(workspace.target.join("release/kasha-lab"));
         command.current_dir(&workspace.root).args(["sim", "--seeds", &seeds.to_string(), "--start", &start]);
-        println!("kasha sim --seeds {seeds} --start {start}");
+        println!("kasha-lab sim --seeds {seeds} --start {start}");
         watch.run(&mut command)
     };
     let (first, second) = (simulate(1)?, simulate(1)?);
     let (first, second) = (digest_lines(&first), digest_lines(&second));
-    ensure!(!first.is_empty(), "`kasha sim` printed no line with a digest");
+    ensure!(!first.is_empty(), "`kasha-lab sim` printed no line with a digest");
     ensure!(first == second, "seed {start} gave two different runs:\n{first:#?}\n{second:#?}");
     println!("seed {start} gave the same run twice");
     simulate(SIM_SEEDS)?;
-    println!("kasha sim --runs {REACH}");
-    let mut command = Command::new(workspace.target.join("release/kasha"));
+    println!("kasha-lab sim --runs {REACH}");
+    let mut command = Command::new(workspace.target.join("release/kasha-lab"));
     watch.run(command.current_dir(&workspace.root).args(["sim", "--runs", REACH]))?;
     Ok(Outcome::Done)
 }

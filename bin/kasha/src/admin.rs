@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use kasha_bench::say;
+use kasha_runtime::say;
 use kasha_types::{NodeId, ShardId};
 use kasha_wire::link::ToOperator;
 use kasha_wire::message::{GiveUp, GivenUp, Goodbye, Missing};

@@ -1,7 +1,7 @@
 //! The program's allocator: mimalloc, which is twice as fast here as the system's, with a count of each thread's use.
 //!
 //! The count shows that an update allocates nothing in steady state, and how many bytes a client's state takes
-//! (`kasha bench`). The counters are plain cells of the thread: counting costs an addition beside each allocation, and
+//! (`kasha-lab bench`). The counters are plain cells of the thread: counting costs an addition beside each allocation, and
 //! nothing elsewhere. (Crates that count allocations keep process-wide atomics, or do not count live bytes.)
 
 use std::alloc::{GlobalAlloc, Layout};

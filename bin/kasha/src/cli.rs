@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use kasha_bench::say;
 use kasha_client::{
     Bounded, Client, Conditional, Counter, Cursor, Error, Listed, Replaced, Scan, ScannedKey, ScannedValue, Table,
     TimeToLive, UpdateCall, Value,
 };
+use kasha_runtime::say;
 use serde_json::{Value as Json, json};
 
 use crate::argument::Argument;

@@ -2,7 +2,7 @@
 //! setting that has no effect does more harm than one that is missing.
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Command, CommandFactory};
+use clap::Command;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -28,9 +28,9 @@ fn names_in(command: &Command, into: &mut Vec<String>) {
 }
 
 /// Refuses variables that no command knows.
-pub fn check<Arguments: CommandFactory>() -> Result<()> {
+pub fn check(commands: &[Command]) -> Result<()> {
     let mut known = vec![LOG.to_owned()];
-    names_in(&Arguments::command(), &mut known);
+    commands.iter().for_each(|command| names_in(command, &mut known));
     known.sort();
     known.dedup();
     for (name, _) in std::env::vars_os() {

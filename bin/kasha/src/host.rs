@@ -492,6 +492,15 @@ fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) -> Option
     None
 }
 
+/// Reads the word for a durability.
+pub fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "replicated" => Ok(Durability::Replicated),
+        "fsync" => Ok(Durability::Fsync),
+        other => Err(format!("{other:?} is no durability: write replicated or fsync (K0403)")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

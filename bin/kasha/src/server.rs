@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use kasha_bench::say;
 use kasha_coordinator::Unchosen;
+use kasha_runtime::say;
 use kasha_types::NodeId;
 use kasha_types::limits::NODE_LEASE;
 use kasha_wire::Durability;
@@ -20,7 +20,6 @@ use crate::host::{
     wait_and_stop,
 };
 use crate::place::Place;
-use crate::start::parse_durability;
 
 #[derive(Args)]
 pub struct ServerArguments {
@@ -55,7 +54,7 @@ pub struct ServerArguments {
     #[arg(long, env = "KASHA_FAULTS")]
     faults: Option<u8>,
     /// `replicated` or `fsync` (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_DURABILITY", value_parser = parse_durability)]
+    #[arg(long, env = "KASHA_DURABILITY", value_parser = crate::host::parse_durability)]
     durability: Option<Durability>,
     /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
     /// coordinator is hosted).
@@ -105,7 +104,7 @@ struct Settings {
 
 fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Durability>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
+    crate::host::parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn either(flag: &[Place], file: &[Place]) -> Vec<Place> {

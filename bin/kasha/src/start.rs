@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use kasha_bench::say;
 use kasha_coordinator::Unchosen;
+use kasha_runtime::say;
 use kasha_runtime::{foreign_in, listen, make_folder_of_nodes};
 use kasha_types::NodeId;
 use kasha_wire::Durability;
@@ -50,7 +50,7 @@ pub struct StartArguments {
     port: u16,
     /// `replicated`, the default of a new cluster: answered updates survive crashes of processes; `fsync`: also a loss of power
     /// everywhere.
-    #[arg(long, env = "KASHA_DURABILITY", value_parser = parse_durability)]
+    #[arg(long, env = "KASHA_DURABILITY", value_parser = crate::host::parse_durability)]
     durability: Option<Durability>,
     /// Memory for the log of each replica, in MiB.
     #[arg(long, env = "KASHA_MEMORY_MIB", default_value_t = 1024)]
@@ -61,14 +61,6 @@ pub struct StartArguments {
     /// Run each node in a process of its own, so that one of them can be killed. A killed node is started again after 5 s.
     #[arg(long)]
     processes: bool,
-}
-
-pub fn parse_durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "replicated" => Ok(Durability::Replicated),
-        "fsync" => Ok(Durability::Fsync),
-        other => Err(format!("{other:?} is no durability: write replicated or fsync (K0403)")),
-    }
 }
 
 /// A folder that has something else in it is not the one that was meant, whatever Kasha would leave alone in it.

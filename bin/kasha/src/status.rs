@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use kasha_bench::say;
 use kasha_client::Client;
+use kasha_runtime::say;
 use kasha_types::CoreId;
 use tokio::task::JoinSet;
 

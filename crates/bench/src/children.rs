@@ -1,6 +1,6 @@
 //! A cluster of child processes on this machine.
 //!
-//! Each node is one `kasha internal-node`; node 1 also hosts the coordinator. Nodes can be killed, stopped, continued
+//! Each node is one `kasha-lab internal-node`; node 1 also hosts the coordinator. Nodes can be killed, stopped, continued
 //! and restarted. They end with this process, however it ends: they are killed when [`Children`] is dropped, and the
 //! kernel kills them when the thread that started them dies. So the thread that starts or restarts a child must live as
 //! long as the child is needed.
@@ -41,7 +41,7 @@ pub enum Answers {
 /// The options of a cluster of children.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
-    /// The `kasha` binary.
+    /// The `kasha-lab` binary.
     pub exe: PathBuf,
     /// Folder for data and logs; created if it is missing.
     pub data: PathBuf,
@@ -332,7 +332,9 @@ impl Children {
         }
         let exe = self.spec.exe.display();
         slot.process = Some(command.spawn().map_err(|error| match error.kind() {
-            ErrorKind::NotFound => anyhow::anyhow!("there is no binary {exe}: build it with `cargo build --release`"),
+            ErrorKind::NotFound => {
+                anyhow::anyhow!("there is no binary {exe}: build it with `cargo build --release -p kasha-lab`")
+            }
             ErrorKind::PermissionDenied => anyhow::anyhow!("{exe} may not be executed: check its permissions"),
             _ => anyhow::anyhow!("cannot start {exe}: {error}"),
         })?);
@@ -366,6 +368,16 @@ fn tail(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let from = bytes.len().saturating_sub(limits::LOG_TAIL_BYTES);
     String::from_utf8_lossy(&bytes[from..]).into_owned()
+}
+
+/// The program that users run, beside the one that benchmarks are.
+pub(crate) fn program_beside(exe: &Path) -> anyhow::Result<PathBuf> {
+    let program = exe.with_file_name("kasha");
+    if program.is_file() {
+        Ok(program)
+    } else {
+        anyhow::bail!("there is no {}: build it with `cargo build --release -p kasha`", program.display())
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use kasha_client::session::{Completion, Session};
 use kasha_machine::Rng;
-use kasha_runtime::{Clock, EventLoop, FrameFaults, spawn_loop};
+use kasha_runtime::{Clock, EventLoop, FrameFaults, say, spawn_loop};
 use kasha_types::TableId;
 use kasha_wire::Read;
 use kasha_wire::operation::ItemsBuffer;
@@ -26,7 +26,6 @@ use kasha_wire::outcome::{Outcome as Answer, Shape};
 
 use crate::children::{Children, ClusterSpec};
 use crate::client::{Connect, call, create_table};
-use crate::say;
 use crate::watch::Watch;
 use faults::{Director, Fault, Injury, Narrator};
 use load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, account_key, counter_key, number_in, put_key};
@@ -48,7 +47,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// The options of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// The `kasha` binary.
+    /// The `kasha-lab` binary.
     pub exe: PathBuf,
     /// Folder for the cluster's data; must be empty or missing.
     pub data: PathBuf,

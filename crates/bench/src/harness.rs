@@ -37,7 +37,7 @@ use probe::Probe;
 /// The options of every benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// The `kasha` binary.
+    /// The `kasha-lab` binary, which runs nodes for benchmarks. `kasha` lies beside it.
     pub exe: PathBuf,
     /// The folder in which to make the folder for the clusters' data, which is removed at the end; `None`: among
     /// temporary files.

@@ -1,6 +1,6 @@
 //! Load generators, the benchmarks and the demo.
 //!
-//! They measure real processes. [`Children`] starts a cluster of `kasha internal-node` processes, each with its own
+//! They measure real processes. [`Children`] starts a cluster of `kasha-lab internal-node` processes, each with its own
 //! data folder, and the load comes from client sessions on event loops of this process. Nothing here is part of a
 //! server. Benchmarks do not decide what is correct: numbers are compared with one another in one run on one machine
 //! (section 12). The demo compares counters with the answers that clients got (E1).
@@ -23,7 +23,6 @@ mod plot;
 mod ports;
 mod report;
 pub mod rivals;
-mod say;
 mod section;
 mod suite;
 mod targets;
@@ -37,7 +36,6 @@ pub use harness::BenchOptions;
 pub use latency::{LatencyOptions, latency};
 pub use plot::{Axis, Plot, Series};
 pub use report::{LatencyReport, Machine, Mode, ModeResult};
-pub use say::say;
 pub use section::{Cell, Section, Table};
 pub use suite::{Report, all};
 pub use targets::{Bound, Judged, TARGETS, Target, judge};

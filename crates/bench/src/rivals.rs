@@ -81,7 +81,7 @@ impl FromStr for Callers {
 /// The options of the comparison.
 #[derive(Clone, Debug)]
 pub struct RivalsOptions {
-    /// The `kasha` binary.
+    /// The `kasha-lab` binary. `kasha`, whose servers are compared, lies beside it.
     pub exe: PathBuf,
     /// The folder in which to make the folder for all data, which is removed at the end; `None`: among temporary files.
     pub data: Option<PathBuf>,

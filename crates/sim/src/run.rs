@@ -88,7 +88,7 @@ impl RunReport {
     pub fn line(&self) -> String {
         let SimOptions { scenario, seed, trace: _, planted } = self.options;
         let planted = planted.map_or(String::new(), |bug| format!(" --planted {}", bug.name()));
-        format!("kasha sim --scenario {} --seed {seed}{planted}", scenario.name())
+        format!("kasha-lab sim --scenario {} --seed {seed}{planted}", scenario.name())
     }
 }
 

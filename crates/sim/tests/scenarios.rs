@@ -1,4 +1,4 @@
-//! A few seeds of every scenario. `kasha sim` runs more.
+//! A few seeds of every scenario. `kasha-lab sim` runs more.
 
 use kasha_sim::{Scenario, SimOptions, run, sweep};
 
@@ -23,7 +23,7 @@ fn every_scenario_holds() {
 #[test]
 fn a_line_repeats_its_run() {
     let first = run(SimOptions::new(Scenario::Swarm, 7));
-    assert_eq!(first.line(), "kasha sim --scenario swarm --seed 7");
+    assert_eq!(first.line(), "kasha-lab sim --scenario swarm --seed 7");
     assert_eq!(run(SimOptions::new(Scenario::Swarm, 7)), first);
     assert_ne!(run(SimOptions::new(Scenario::Swarm, 8)).digest, first.digest);
 }

@@ -17,29 +17,49 @@ use crate::wait_for;
 /// If it cannot be built.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(|| {
-        if let Some(path) = std::env::var_os("KASHA_BIN") {
-            return path.into();
-        }
-        let own = std::env::current_exe().expect("a test is a file");
-        // <target>/<profile>/deps/<test>
-        let target = own.ancestors().nth(3).expect("a test lies in a target folder");
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--release", "-p", "kasha", "--target-dir"])
-            .arg(target)
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-            .status();
-        assert!(built.expect("cargo runs").success(), "the binary cannot be built");
-        target.join("release/kasha")
+    BINARY.get_or_init(|| std::env::var_os("KASHA_BIN").map_or_else(|| built("kasha"), PathBuf::from))
+}
+
+/// The path of `kasha-lab`, with `kasha` beside it, as cargo builds both.
+///
+/// # Panics
+/// If they cannot be built.
+pub fn lab() -> &'static Path {
+    static LAB: OnceLock<PathBuf> = OnceLock::new();
+    LAB.get_or_init(|| {
+        built("kasha");
+        built("kasha-lab")
     })
+}
+
+fn built(package: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("a test is a file");
+    // <target>/<profile>/deps/<test>
+    let target = own.ancestors().nth(3).expect("a test lies in a target folder");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--release", "-p", package, "--target-dir"])
+        .arg(target)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .status();
+    assert!(built.expect("cargo runs").success(), "{package} cannot be built");
+    target.join("release").join(package)
 }
 
 /// The binary with these arguments, without settings of this process's environment. It dies with the thread that starts
 /// it.
 #[must_use]
 pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
-    let mut command = bare_command(arguments);
+    piped(bare_command(arguments))
+}
+
+/// The same of `kasha-lab`.
+#[must_use]
+pub fn lab_command<S: AsRef<str>>(arguments: &[S]) -> Command {
+    piped(bare(lab(), arguments))
+}
+
+fn piped(mut command: Command) -> Command {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     die_with_this_thread(&mut command);
     command
@@ -48,7 +68,11 @@ pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
 /// The same, for a caller that starts it and reads its output itself.
 #[must_use]
 pub fn bare_command<S: AsRef<str>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(binary());
+    bare(binary(), arguments)
+}
+
+fn bare<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("KASHA_") {
             command.env_remove(name);

@@ -6,17 +6,21 @@ use std::process::Output;
 
 use kasha_bench::rivals::Skipped;
 use kasha_process_tests::place::Folder;
-use kasha_process_tests::process::{command, run};
+use kasha_process_tests::process::{lab, lab_command};
 use serde_json::Value as Json;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+fn lab_run(words: &[&str]) -> Output {
+    lab_command(words).output().expect("the binary starts")
+}
+
 #[test]
 fn the_demonstration_loses_and_doubles_nothing() {
     // On a busy machine all primaries may come to the node that it spares. Then it says so, and asks for another seed.
-    let tries = ["1", "2", "3"].map(|seed| move || run(&["demo", "--seconds", "6", "--seed", seed]));
+    let tries = ["1", "2", "3"].map(|seed| move || lab_run(&["demo", "--seconds", "6", "--seed", seed]));
     let is_done = |output: &Output| !text(&output.stderr).contains("with another --seed");
     let output = tries.iter().map(|demo| demo()).find(is_done).expect("one of three has a primary to strike");
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
@@ -31,7 +35,7 @@ fn the_benchmark_writes_its_ratios() {
     let folder = Folder::new("bench");
     let file = folder.path().join("latency.json");
     let path = file.to_str().unwrap();
-    let output = run(&[
+    let output = lab_run(&[
         "bench",
         "latency",
         "--faults",
@@ -74,7 +78,7 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
     let file = folder.path().join("rivals.json");
     let brief = ["--delays", "100us", "--callers", "1,4,4-shared", "--rounds", "2", "--round-time", "200ms"];
     let (path, plots) = (file.to_str().unwrap(), folder.path().to_str().unwrap());
-    let output = run(&[&["bench", "rivals", "--json", path, "--svg", plots], &brief[..]].concat());
+    let output = lab_run(&[&["bench", "rivals", "--json", path, "--svg", plots], &brief[..]].concat());
     let said = text(&output.stdout);
     if is_skipped(&output) {
         return;
@@ -97,7 +101,7 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
 #[test]
 fn a_store_that_cannot_be_installed_is_skipped_and_one_that_dies_is_a_failure() {
     let folder = Folder::new("stores");
-    let mut rivals = command(&["bench", "rivals", "--delays", "100us", "--callers", "1", "--rounds", "1"]);
+    let mut rivals = lab_command(&["bench", "rivals", "--delays", "100us", "--callers", "1", "--rounds", "1"]);
     // Neither the stores nor a way to install them is there.
     rivals.env("PATH", folder.path());
     let output = rivals.output().unwrap();
@@ -125,7 +129,7 @@ fn benchmark(arguments: &[&str]) -> Json {
     let (tables, plots) = (folder.path().join("report.md"), folder.path().join("plots"));
     let [file_path, tables_path, plots_path] = [&file, &tables, &plots].map(|path| path.to_str().unwrap());
     let written = ["--json", file_path, "--markdown", tables_path, "--svg", plots_path];
-    let output = run(&[&["bench"], arguments, &["--rounds", "2", "--round", "50ms"], &written[..]].concat());
+    let output = lab_run(&[&["bench"], arguments, &["--rounds", "2", "--round", "50ms"], &written[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(std::fs::read_to_string(&tables).unwrap().contains("\nTargets:\n\n| figure |"));
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
@@ -161,7 +165,7 @@ fn an_outage_is_one_that_some_keys_feel() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
-    let kasha = kasha_process_tests::process::binary().display();
+    let kasha = lab().display();
     let piped = format!("{kasha} sim --seeds 3 | head -1; {kasha} sim --scenario list | head -1");
     let output = std::process::Command::new("sh").args(["-c", &piped]).output().unwrap();
     let said = text(&output.stderr);
@@ -180,7 +184,7 @@ fn what_proves_nothing_is_refused() {
         (&["sim", "--seeds", "0"], "0 is not in 1.."),
         (&["sim", "--start", "18446744073709551615"], "begin earlier"),
     ] {
-        let output = command(words).env("TMPDIR", folder.path()).output().unwrap();
+        let output = lab_command(words).env("TMPDIR", folder.path()).output().unwrap();
         let errors = text(&output.stderr);
         assert!(
             !output.status.success() && errors.contains(why) && !errors.contains("panicked"),

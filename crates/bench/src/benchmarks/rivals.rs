@@ -1,4 +1,4 @@
-//! A short form of the comparison with other stores, as a part of all benchmarks. `kasha bench rivals` runs the full
+//! A short form of the comparison with other stores, as a part of all benchmarks. `kasha-lab bench rivals` runs the full
 //! comparison.
 //!
 //! It needs root and two packages. If they are not available, the report says so, and the other benchmarks count. A

@@ -11,8 +11,8 @@ use kasha_wire::{Configuration, ShardPhase};
 use crate::children::{COORDINATOR, Children};
 use crate::client::is_whole;
 use crate::limits;
-use crate::say;
 use crate::watch::Watch;
+use kasha_runtime::say;
 
 /// How long a killed node stays away if another one is to take over.
 const AWAY: Duration = Duration::from_secs(3);

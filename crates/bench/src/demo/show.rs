@@ -6,7 +6,7 @@ use kasha_types::Tick;
 use super::Outcome;
 use super::faults::{Fault, away};
 use super::load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS};
-use crate::say;
+use kasha_runtime::say;
 
 /// Upper bounds of the bars, in microseconds.
 const BOUNDS_US: [u64; 9] = [250, 500, 1_000, 2_000, 5_000, 20_000, 100_000, 500_000, 2_000_000];

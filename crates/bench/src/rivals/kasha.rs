@@ -13,6 +13,7 @@ use super::load::{self, Load, Round};
 use super::report::Mode;
 use super::servers::{Place, Servers};
 use super::{RivalsOptions, SERVERS};
+use crate::children::program_beside;
 use crate::client::is_whole;
 use crate::limits;
 
@@ -108,7 +109,7 @@ fn start(
         Durability::Fsync => "fsync",
     };
     for host in 0..SERVERS {
-        let mut command = Command::new(exe);
+        let mut command = Command::new(program_beside(exe)?);
         command.arg("server").arg("--data").arg(place.folder(mode.name(), host)?);
         command.args(["--node", &(host + 1).to_string()]);
         command.args(["--listen", &place.address(host, port + 1).to_string()]);

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use kasha_client::{Client, ClientOptions};
 use tokio::sync::Semaphore;
 
+use crate::children::program_beside;
 use crate::harness::Run;
 use crate::section::{Cell, Section, Table};
 
@@ -36,7 +37,7 @@ impl Drop for Started {
 }
 
 fn start(run: &Run<'_>, name: &str) -> anyhow::Result<Started> {
-    let mut command = Command::new(&run.options.exe);
+    let mut command = Command::new(program_beside(&run.options.exe)?);
     command.args(["start", "--port", "0", "--memory-mib", "64", "--data"]).arg(run.folder(name));
     let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let said = BufReader::new(process.stdout.take().context("a pipe")?);

@@ -1,4 +1,4 @@
-//! `kasha sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
+//! `kasha-lab sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use kasha_bench::say;
+use kasha_runtime::say;
 use kasha_sim::cover::{self, Cover};
 use kasha_sim::sweep::{must_reach, run_each};
 use kasha_sim::{Bug, RunReport, Scenario, SimOptions, SweepReport, sweep};
@@ -83,7 +83,7 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
         None => Scenario::TABLE.iter().map(|&(scenario, _, _)| scenario).collect(),
         Some(name) => match Scenario::by_name(name) {
             Some(scenario) => vec![scenario],
-            None => bail!("there is no scenario {name:?}; `kasha sim --scenario list` names them"),
+            None => bail!("there is no scenario {name:?}; `kasha-lab sim --scenario list` names them"),
         },
     };
     let planted = arguments.planted()?;
@@ -161,7 +161,7 @@ fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Resu
     let missed: Vec<_> = missed.map(|name| format!("{name}: in no run")).collect();
     if !missed.is_empty() {
         say!(
-            "the code draws other runs now: make the list anew with `kasha sim --seeds 5000 --cover {}`",
+            "the code draws other runs now: make the list anew with `kasha-lab sim --seeds 5000 --cover {}`",
             file.display()
         );
     }
@@ -217,15 +217,15 @@ fn conclude(report: &SweepReport, unreached: &[String]) -> Result<()> {
 /// The command that repeats a run, in a form that the user can paste: the program of a checkout is not on the path.
 fn to_paste(line: String) -> String {
     let in_checkout = std::env::current_exe().is_ok_and(|exe| exe.parent().is_some_and(|dir| dir.ends_with("release")));
-    match line.strip_prefix("kasha ") {
+    match line.strip_prefix("kasha-lab ") {
         Some(rest) if in_checkout => cargo_run(rest),
         Some(_) | None => line,
     }
 }
 
 fn cargo_run(arguments: &str) -> String {
-    let features = if arguments.contains(" --planted ") { " -p kasha --features planted-bugs" } else { "" };
-    format!("cargo run --release{features} -- {arguments}")
+    let features = if arguments.contains(" --planted ") { " --features planted-bugs" } else { "" };
+    format!("cargo run --release -p kasha-lab{features} -- {arguments}")
 }
 
 /// The commit of the checkout that this runs in, if there is one.
@@ -243,10 +243,13 @@ mod tests {
 
     #[test]
     fn a_line_to_paste_builds_what_it_needs() {
-        assert_eq!(cargo_run("sim --scenario crash --seed 1"), "cargo run --release -- sim --scenario crash --seed 1");
+        assert_eq!(
+            cargo_run("sim --scenario crash --seed 1"),
+            "cargo run --release -p kasha-lab -- sim --scenario crash --seed 1"
+        );
         assert_eq!(
             cargo_run("sim --scenario crash --seed 1 --planted stale_now"),
-            "cargo run --release -p kasha --features planted-bugs -- sim --scenario crash --seed 1 --planted stale_now"
+            "cargo run --release -p kasha-lab --features planted-bugs -- sim --scenario crash --seed 1 --planted stale_now"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The demonstration (`kasha demo`), and the node that it and benchmarks run as a child process
-//! (`kasha internal-node`).
+//! The demonstration (`kasha-lab demo`), and the node that it and benchmarks run as a child process
+//! (`kasha-lab internal-node`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ use kasha_runtime::FrameFaults;
 use kasha_types::NodeId;
 use kasha_wire::Durability;
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
-use crate::place::Place;
+use kasha::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
+use kasha::place::Place;
 
 #[derive(Args)]
 pub struct DemoArguments {
@@ -63,9 +63,9 @@ pub struct InternalNodeArguments {
     /// Number of unsynced bytes that begin a sync although nobody waits.
     #[arg(long)]
     sync_bytes: Option<u64>,
-    #[arg(long, default_value = "replicated", value_parser = crate::start::parse_durability)]
+    #[arg(long, default_value = "replicated", value_parser = kasha::host::parse_durability)]
     durability: Durability,
-    #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "0", value_parser = kasha::duration::parse)]
     link_delay: Duration,
     #[arg(long, default_value_t = 0)]
     drop_per_mille: u16,
@@ -73,9 +73,9 @@ pub struct InternalNodeArguments {
     duplicate_per_mille: u16,
     #[arg(long, default_value_t = 0)]
     fault_seed: u64,
-    #[arg(long, default_value = "500ms", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "500ms", value_parser = kasha::duration::parse)]
     lease: Duration,
-    #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "0", value_parser = kasha::duration::parse)]
     spin: Duration,
     #[arg(long, default_value_t = 256)]
     memory_mib: u64,

@@ -1,4 +1,4 @@
-//! Prints to standard output, whose reader may end before we do: `kasha sim | head` is no error.
+//! Prints to standard output, whose reader may end before we do: `kasha-lab sim | head` is no error.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

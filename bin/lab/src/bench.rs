@@ -1,4 +1,4 @@
-//! `kasha bench`: measurements, as ratios within one run. The benchmarks themselves are in `kasha_bench`.
+//! `kasha-lab bench`: measurements, as ratios within one run. The benchmarks themselves are in `kasha_bench`.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use kasha_bench::rivals::{Callers, Obstacle, RivalsOptions, rivals};
-use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency, say};
+use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency};
+use kasha_runtime::say;
 
-use crate::duration::parse;
+use kasha::duration::parse;
 
 #[derive(Args)]
 pub struct BenchArguments {
