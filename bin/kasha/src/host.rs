@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions, Unchosen};
 use kasha_machine::{Endpoint, Trash};
-use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions, Votes};
+use kasha_node::{Baseline, Buffers, Node, NodeOptions};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{
@@ -68,9 +68,7 @@ pub struct ClusterSpec {
 /// Delays, faults and modes that no server's configuration can set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Injected {
-    pub answers: Answers,
-    pub exactly_once: ExactlyOnce,
-    pub votes: Votes,
+    pub baseline: Baseline,
     pub pace: Pace,
     pub link_delay: Duration,
     pub faults: Option<FrameFaults>,
@@ -313,9 +311,7 @@ impl RunningNode {
             trash: Trash::new(move |value| memory_goes_to.throw(value)),
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
-            answers: spec.injected.answers,
-            exactly_once: spec.injected.exactly_once,
-            votes: spec.injected.votes,
+            baseline: spec.injected.baseline,
             pace: spec.injected.pace,
             seed: random_u64(),
             ..NodeOptions::new(cluster, core, addresses.clone(), self.coordinator)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use kasha_coordinator::Unchosen;
-use kasha_node::{Answers, ExactlyOnce, Votes};
+use kasha_node::Baseline;
 use kasha_replication::Pace;
 use kasha_runtime::FrameFaults;
 use kasha_types::NodeId;
@@ -52,14 +52,9 @@ pub struct InternalNodeArguments {
     coordinator: SocketAddr,
     #[arg(long)]
     host_coordinator: bool,
-    #[arg(long, default_value = "speculative", value_parser = parse_answers)]
-    answers: Answers,
-    /// Keeps no completion records, to see what they cost.
-    #[arg(long)]
-    without_records: bool,
-    /// Leaves the votes on transactions over several shards to clients, to compare with two-phase commit.
-    #[arg(long)]
-    two_phase: bool,
+    /// What benchmarks compare with.
+    #[arg(long, default_value = "none", value_parser = parse_baseline)]
+    baseline: Baseline,
     /// Number of unsynced bytes that begin a sync although nobody waits.
     #[arg(long)]
     sync_bytes: Option<u64>,
@@ -81,13 +76,9 @@ pub struct InternalNodeArguments {
     memory_mib: u64,
 }
 
-fn parse_answers(text: &str) -> Result<Answers, String> {
-    match text {
-        "speculative" => Ok(Answers::Speculative),
-        "synced" => Ok(Answers::Synced),
-        "unreplicated" => Ok(Answers::Unreplicated),
-        other => Err(format!("{other:?}: speculative, synced or unreplicated")),
-    }
+fn parse_baseline(text: &str) -> Result<Baseline, String> {
+    let found = Baseline::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, baseline)| baseline).ok_or_else(|| format!("{text:?} is no baseline"))
 }
 
 pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
@@ -114,9 +105,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         spin: arguments.spin,
         limits: limits(arguments.listen.len() + usize::from(arguments.host_coordinator))?,
         injected: Injected {
-            answers: arguments.answers,
-            exactly_once: if arguments.without_records { ExactlyOnce::Off } else { ExactlyOnce::On },
-            votes: if arguments.two_phase { Votes::ByClients } else { Votes::BetweenParticipants },
+            baseline: arguments.baseline,
             pace: Pace { sync_bytes: arguments.sync_bytes.unwrap_or(pace.sync_bytes), ..pace },
             link_delay: arguments.link_delay,
             faults: faulty.then_some(FrameFaults {

@@ -15,6 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use kasha_node::Baseline;
 use kasha_runtime::{Clock, random_u64};
 use kasha_types::NodeId;
 use kasha_wire::{Configuration, Durability};
@@ -26,17 +27,6 @@ use crate::ports::free_ports;
 
 /// The node that hosts the coordinator: benchmarks and the demo do not disturb it.
 pub(crate) const COORDINATOR: NodeId = NodeId(1);
-
-/// When answers leave; see `kasha_node::Answers`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answers {
-    /// A fast answer leaves at once, as designed.
-    Speculative,
-    /// Every answer leaves when it is synced.
-    Synced,
-    /// Every answer leaves at once: an unreplicated store.
-    Unreplicated,
-}
 
 /// The options of a cluster of children.
 #[derive(Clone, Debug)]
@@ -55,8 +45,8 @@ pub struct ClusterSpec {
     pub faults: u8,
     /// What "hold" means (R5.3).
     pub durability: Durability,
-    /// When answers leave.
-    pub answers: Answers,
+    /// What is compared with.
+    pub baseline: Baseline,
     /// Injected delay of each received frame.
     pub link_delay: Duration,
     /// Of a thousand received frames, how many are lost.
@@ -69,10 +59,6 @@ pub struct ClusterSpec {
     pub lease: Duration,
     /// Memory for the log of each replica, in MiB; `None`: the default of an internal node.
     pub memory_mib: Option<u64>,
-    /// Keep no completion records, to see what they cost.
-    pub without_records: bool,
-    /// Leave the votes on transactions over several shards to clients, as in a two-phase commit.
-    pub two_phase: bool,
     /// Unsynced bytes that begin a sync although nobody waits; `None`: the default.
     pub sync_bytes: Option<u64>,
 }
@@ -89,15 +75,13 @@ impl ClusterSpec {
             cores: 1,
             faults,
             durability: Durability::Replicated,
-            answers: Answers::Speculative,
+            baseline: Baseline::None,
             link_delay: Duration::ZERO,
             drop_per_mille: 0,
             duplicate_per_mille: 0,
             fault_seed: 0,
             lease: kasha_types::limits::NODE_LEASE,
             memory_mib: None,
-            without_records: false,
-            two_phase: false,
             sync_bytes: None,
         }
     }
@@ -122,12 +106,7 @@ impl ClusterSpec {
         flag("data", self.node_folder(node).display().to_string());
         flag("listen", listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(","));
         flag("coordinator", coordinator.to_string());
-        let answers = match self.answers {
-            Answers::Speculative => "speculative",
-            Answers::Synced => "synced",
-            Answers::Unreplicated => "unreplicated",
-        };
-        flag("answers", answers.to_owned());
+        flag("baseline", self.baseline.name().to_owned());
         let durability = match self.durability {
             Durability::Replicated => "replicated",
             Durability::Fsync => "fsync",
@@ -143,12 +122,6 @@ impl ClusterSpec {
         }
         if let Some(bytes) = self.sync_bytes {
             flag("sync-bytes", bytes.to_string());
-        }
-        if self.without_records {
-            arguments.push("--without-records".to_owned());
-        }
-        if self.two_phase {
-            arguments.push("--two-phase".to_owned());
         }
         if node == COORDINATOR {
             arguments.push("--host-coordinator".to_owned());
@@ -388,7 +361,7 @@ mod tests {
     fn a_spec_becomes_arguments() {
         let spec = ClusterSpec {
             shards: 3,
-            answers: Answers::Synced,
+            baseline: Baseline::Synced,
             durability: Durability::Fsync,
             link_delay: Duration::from_micros(200),
             drop_per_mille: 10,
@@ -402,7 +375,7 @@ mod tests {
         assert_eq!(
             arguments,
             "internal-node --node 2 --nodes 3 --shards 3 --faults 2 --data folder/node-2 \
-             --listen 127.0.0.1:7001,127.0.0.1:7002 --coordinator 127.0.0.1:7000 --answers synced --durability fsync \
+             --listen 127.0.0.1:7001,127.0.0.1:7002 --coordinator 127.0.0.1:7000 --baseline synced --durability fsync \
              --link-delay 200us --drop-per-mille 10 --duplicate-per-mille 20 --fault-seed 102 --lease 1000000us"
         );
         let first = spec.arguments(NodeId(1), &[at(7003)], at(7000));

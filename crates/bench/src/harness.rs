@@ -21,6 +21,7 @@ use anyhow::{Context, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use kasha_client::session::Session;
 use kasha_machine::Rng;
+use kasha_node::Baseline;
 use kasha_runtime::{Clock, EventLoop, LoopOptions, random_u64};
 use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::Configuration;
@@ -227,7 +228,7 @@ impl Arm {
     }
 
     fn try_start(name: &str, spec: ClusterSpec, clients: Clients) -> anyhow::Result<Self> {
-        let (link_delay, two_phase) = (spec.link_delay, spec.two_phase);
+        let (link_delay, two_phase) = (spec.link_delay, spec.baseline == Baseline::TwoPhase);
         let children = Children::start(spec)?;
         let seeds = children.seeds();
         let (table, configuration) = prepare(seeds.clone())?;

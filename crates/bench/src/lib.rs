@@ -29,7 +29,7 @@ mod targets;
 mod watch;
 
 pub use benchmarks::{BENCHMARKS, Benchmark};
-pub use children::{Answers, Children, ClusterSpec};
+pub use children::{Children, ClusterSpec};
 pub use client::is_whole;
 pub use demo::{DemoOptions, demo};
 pub use harness::BenchOptions;

@@ -30,6 +30,6 @@ mod shard;
 mod witnessing;
 
 pub use crate::node::Node;
-pub use crate::node::options::{Answers, ExactlyOnce, NodeOptions, StartError, Votes};
+pub use crate::node::options::{Baseline, NodeOptions, StartError};
 pub use kasha_log::Buffers;
 pub use kasha_replication::Pace;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{CONN, Core, Heard, SHARD, TABLE, configuration};
-use kasha_node::ExactlyOnce;
+use kasha_node::Baseline;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Slot, TableId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
@@ -39,7 +39,7 @@ fn e2_a_retry_gets_the_same_bytes_and_runs_nothing() {
 /// What benchmarks compare with. A failed condition changes nothing, so that its group would be empty.
 #[test]
 fn without_completion_records_a_retry_runs_again() {
-    let mut core = Core::serving_as(1 << 30, |options| options.exactly_once = ExactlyOnce::Off);
+    let mut core = Core::serving_as(1 << 30, |options| options.baseline = Baseline::WithoutRecords);
     let incr = Update::Increment { key: b"n", delta: 5 };
     let first = result_of(core.update((1, 1), 1, &incr));
     let again = result_of(core.update((1, 1), 1, &incr));

@@ -5,7 +5,7 @@ mod common;
 use common::cluster::Cluster;
 use common::{Heard, SHARD, TABLE};
 use kasha_machine::Endpoint;
-use kasha_node::Votes;
+use kasha_node::Baseline;
 use kasha_types::{
     AckedBelow, ClientId, ClusterTime, ConnId, ListVersion, NodeId, RpcId, Sequence, ShardId, Slot, slot_of,
 };
@@ -17,7 +17,7 @@ use kasha_wire::{Body, Coordination, OutcomeCode, Tablet, Update};
 const OTHER: ShardId = ShardId(1);
 
 fn two_shards() -> Cluster {
-    let mut cluster = Cluster::serving_with(0, |options| options.votes = Votes::ByClients);
+    let mut cluster = Cluster::serving_with(0, |options| options.baseline = Baseline::TwoPhase);
     cluster.commit(|configuration| {
         let mut other = configuration.shards[0].clone();
         (other.shard, other.primary) = (OTHER, NodeId(9));

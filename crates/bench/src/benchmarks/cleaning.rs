@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use kasha_node::Baseline;
 use kasha_types::Work;
 use kasha_wire::status::{LongTurn, ReplicaStatus};
 
-use crate::children::{Answers, ClusterSpec};
+use crate::children::ClusterSpec;
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per, turns};
@@ -55,11 +56,11 @@ struct Case {
 impl Shard {
     fn start(run: &Run<'_>, name: &str, memory_mib: u64, keys: u32) -> anyhow::Result<Self> {
         run.say(&format!("starting {name}"));
-        let (faults, answers) = match run.options.faults {
-            None => (0, Answers::Unreplicated),
-            Some(faults) => (faults, Answers::Speculative),
+        let (faults, baseline) = match run.options.faults {
+            None => (0, Baseline::Unreplicated),
+            Some(faults) => (faults, Baseline::None),
         };
-        let spec = ClusterSpec { answers, memory_mib: Some(memory_mib), ..run.spec(name, faults) };
+        let spec = ClusterSpec { baseline, memory_mib: Some(memory_mib), ..run.spec(name, faults) };
         let mut arm = Arm::start(name, spec, Clients::new(CLIENTS, faults > 0))?;
         run.say(&format!("filling {name}"));
         arm.warm(CLIENTS, &Workload::puts(VALUE_BYTES, Keys::Each), keys)?;

@@ -4,11 +4,11 @@
 //! Without records the node looks nothing up, and appends the change alone. Everything else is the same code.
 
 use crate::ClusterSpec;
-use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
 use crate::section::{Cell, Section, Table};
+use kasha_node::Baseline;
 
 const KEYS: u32 = 100_000;
 const VALUE_BYTES: usize = 100;
@@ -26,14 +26,17 @@ struct Point {
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let faults = options.faults.unwrap_or(FAULTS);
     let run = Run::begin("exactly-once", options);
-    let modes = [("unreplicated", 0, Answers::Unreplicated), ("kasha", faults, Answers::Speculative)];
+    let modes = [
+        ("unreplicated", 0, [Baseline::Unreplicated, Baseline::UnreplicatedWithoutRecords]),
+        ("kasha", faults, [Baseline::None, Baseline::WithoutRecords]),
+    ];
     let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
     let mut points = Vec::new();
-    for (mode, faults, answers) in modes {
-        for without_records in [false, true] {
-            let name = format!("{mode} {}", if without_records { "off" } else { "on" });
+    for (mode, faults, baselines) in modes {
+        for (records, baseline) in ["on", "off"].into_iter().zip(baselines) {
+            let name = format!("{mode} {records}");
             run.say(&format!("starting {name}"));
-            let spec = ClusterSpec { answers, without_records, ..run.spec(&name.replace(' ', "-"), faults) };
+            let spec = ClusterSpec { baseline, ..run.spec(&name.replace(' ', "-"), faults) };
             let mut arm = Arm::start(&name, spec, Clients::new(CLIENTS, faults > 0))?;
             arm.warm(CLIENTS, &workload, KEYS)?;
             points.push(Point { arm, alone: Measured::new(), crowded: Measured::new() });

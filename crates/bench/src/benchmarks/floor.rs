@@ -4,11 +4,11 @@
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
+use kasha_node::Baseline;
 use kasha_runtime::{Application, Clock, Control, EventLoop, LoopOptions};
 use kasha_types::{LogSlice, ShardId, Tick};
 use kasha_wire::{Message, message};
 
-use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Tally, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, per, primary_address};
@@ -93,7 +93,7 @@ fn ping(event_loop: &mut EventLoop<Pinger>, time: std::time::Duration) -> anyhow
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("floor", options);
     run.say("starting");
-    let spec = ClusterSpec { answers: Answers::Unreplicated, ..run.spec("unreplicated", 0) };
+    let spec = ClusterSpec { baseline: Baseline::Unreplicated, ..run.spec("unreplicated", 0) };
     let link_delay = spec.link_delay;
     let mut arm = Arm::start("an update", spec, Clients::new(1, false))?;
     let address = primary_address(&arm.configuration, ShardId(0))?;

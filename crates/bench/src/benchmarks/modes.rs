@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use kasha_client::session::Locking;
+use kasha_node::Baseline;
 
 use crate::children::ClusterSpec;
 use crate::harness::keys::Keys;
@@ -83,7 +84,8 @@ impl Clusters {
             }
             let name = format!("{name}-{shards}-{}", if two_phase { "two-phase" } else { "usual" });
             let usual = run.spec(&name, faults);
-            let spec = ClusterSpec { shards, nodes: usual.nodes.max(shards), two_phase, ..usual };
+            let baseline = if two_phase { Baseline::TwoPhase } else { Baseline::None };
+            let spec = ClusterSpec { shards, nodes: usual.nodes.max(shards), baseline, ..usual };
             clusters.insert((shards, two_phase), Arm::start(&name, spec, Clients::new(clients, faults > 0))?);
         }
         Ok(Self(clusters))

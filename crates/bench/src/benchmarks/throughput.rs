@@ -4,13 +4,13 @@
 //! depend more on the machine than on the mode. A primary with a processor of its own is limited by the time that its
 //! event loop works for one update. That time is measured on the primary's own thread.
 
-use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per, turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::report::Mode;
 use crate::section::{Cell, Section, Table};
+use kasha_node::Baseline;
 
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const CLIENTS_MAX: usize = 64;
@@ -20,12 +20,12 @@ const FAULTS: u8 = 3;
 
 /// One mode's cluster. `latency` measures the same.
 pub(crate) fn start(run: &Run<'_>, mode: Mode, faults: u8, clients: usize) -> anyhow::Result<Arm> {
-    let (faults, answers) = match mode {
-        Mode::Unreplicated => (0, Answers::Unreplicated),
-        Mode::Sync => (faults, Answers::Synced),
-        Mode::Kasha => (faults, Answers::Speculative),
+    let (faults, baseline) = match mode {
+        Mode::Unreplicated => (0, Baseline::Unreplicated),
+        Mode::Sync => (faults, Baseline::Synced),
+        Mode::Kasha => (faults, Baseline::None),
     };
-    let spec = crate::ClusterSpec { answers, ..run.spec(&format!("f{faults}-{}", mode.name()), faults) };
+    let spec = crate::ClusterSpec { baseline, ..run.spec(&format!("f{faults}-{}", mode.name()), faults) };
     Arm::start(mode.name(), spec, Clients::new(clients, mode == Mode::Kasha))
 }
 

@@ -9,39 +9,53 @@ use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
 use kasha_witness::LoadError;
 
-/// When answers leave.
+/// Another design, or a part of this one left out, for benchmarks to compare with. No configuration of a server reaches any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Answers {
-    /// As the design says: at once without overlap, else when synced.
-    #[default]
-    Speculative,
-    /// Always when synced: ordinary primary-backup replication. For benchmarks.
-    Synced,
-    /// Always at once, synced or not: an unreplicated store, which loses answers. For benchmarks only; no server
-    /// configuration reaches it.
-    Unreplicated,
-}
-
-/// Whether updates have completion records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum ExactlyOnce {
+pub enum Baseline {
     /// As the design says.
     #[default]
-    On,
-    /// No record, no look-up: what is sent again runs again. For benchmarks only, to see what the records cost; no
-    /// server configuration reaches it.
-    Off,
+    None,
+    /// Every answer leaves when it is synced: ordinary primary-backup replication.
+    Synced,
+    /// Every answer leaves at once, synced or not: an unreplicated store, which loses answers.
+    Unreplicated,
+    /// No completion record, no look-up: what is sent again runs again.
+    WithoutRecords,
+    /// An unreplicated store without completion records.
+    UnreplicatedWithoutRecords,
+    /// The client carries the votes on a transaction over several shards that can fail, as the master of a two-phase commit. Its session
+    /// has to be of that mode, too (`SessionOptions::two_phase`).
+    TwoPhase,
 }
 
-/// Who carries the votes on a transaction over several shards that can fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Votes {
-    /// As the design says: participants tell each other.
-    #[default]
-    BetweenParticipants,
-    /// The client does, as the master of a two-phase commit. Its session has to be of that mode, too
-    /// (`SessionOptions::two_phase`). For benchmarks only; no server configuration reaches it.
-    ByClients,
+impl Baseline {
+    /// Each, by its name.
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("none", Self::None),
+        ("synced", Self::Synced),
+        ("unreplicated", Self::Unreplicated),
+        ("without-records", Self::WithoutRecords),
+        ("unreplicated-without-records", Self::UnreplicatedWithoutRecords),
+        ("two-phase", Self::TwoPhase),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|&(_, each)| each == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether updates have completion records.
+    #[inline]
+    pub(crate) fn has_records(self) -> bool {
+        !matches!(self, Self::WithoutRecords | Self::UnreplicatedWithoutRecords)
+    }
+
+    /// Whether nothing waits for other machines.
+    #[inline]
+    pub(crate) fn is_unreplicated(self) -> bool {
+        matches!(self, Self::Unreplicated | Self::UnreplicatedWithoutRecords)
+    }
 }
 
 /// A core's options.
@@ -82,12 +96,8 @@ pub struct NodeOptions {
     /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half
     /// from now is no lease; one that has been over for a term, by the client's last word, is asked about.
     pub client_lease_millis: u64,
-    /// When answers leave.
-    pub answers: Answers,
-    /// Whether updates have completion records.
-    pub exactly_once: ExactlyOnce,
-    /// Who carries the votes on transactions over several shards.
-    pub votes: Votes,
+    /// What benchmarks compare with.
+    pub baseline: Baseline,
     /// Seed of this core's draws.
     pub seed: u64,
 }
@@ -119,9 +129,7 @@ impl NodeOptions {
             flush_interval: Duration::from_millis(100),
             pace: Pace::default(),
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
-            answers: Answers::Speculative,
-            exactly_once: ExactlyOnce::On,
-            votes: Votes::BetweenParticipants,
+            baseline: Baseline::None,
             seed: 0,
         }
     }

@@ -8,7 +8,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LocalPosition, LogEnd, Tick};
 use kasha_wire::codec::Bytes;
 
-use crate::node::options::Votes;
+use crate::node::options::Baseline;
 use crate::primary::Stage;
 use crate::primary::witnesses::{Asking, Took};
 use crate::request::Replayed;
@@ -59,7 +59,7 @@ impl Term {
         let dead = &mut site.core.scratch.dead;
         dead.clear();
         site.state.transactions.begin_serving(end, dead);
-        if site.core.options.votes == Votes::ByClients {
+        if site.core.options.baseline == Baseline::TwoPhase {
             site.state.transactions.participant.leave_votes_to_clients();
         }
         site.copy.log.kill_all(dead);

@@ -16,7 +16,6 @@ use kasha_wire::hot::Envelope;
 use kasha_wire::operation::Part;
 use kasha_wire::{Configuration, Refusal, Update};
 
-use crate::ExactlyOnce;
 use crate::request::WaitsFor;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Origin, Received, Why, Wish};
@@ -177,9 +176,9 @@ impl RequestPath<'_> {
         self.look_up(log, admitted)
     }
 
-    /// With [`ExactlyOnce::Off`] no update has a record, but for what other shards ask about.
+    /// Without records ([`crate::Baseline`]) only what other shards ask about has one.
     fn is_without_records(&self, received: &Received<'_>) -> bool {
-        self.core.options.exactly_once == ExactlyOnce::Off && !received.body.is_distributed()
+        !self.core.options.baseline.has_records() && !received.body.is_distributed()
     }
 
     /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).

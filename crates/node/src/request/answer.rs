@@ -14,7 +14,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::{AnswerView, Refusal};
 
-use crate::Answers;
+use crate::Baseline;
 use crate::request::WaitsFor;
 use crate::request::order::Overlap;
 use crate::request::path::RequestPath;
@@ -26,7 +26,7 @@ use crate::request::{Caller, Received, Why, Wish, refuse};
 pub(super) enum Release {
     /// When our own file holds its record: until the record is synced, witnesses vouch for the update.
     WhenHeld,
-    /// At once, as if it were synced ([`Answers::Unreplicated`]).
+    /// At once, as if it were synced ([`Baseline::Unreplicated`]).
     NowAsSynced,
     /// When its record is synced.
     WhenSynced,
@@ -169,10 +169,16 @@ impl RequestPath<'_> {
             // Giving an update up is recorded on none.
             Wish::Cancel => false,
         };
-        match self.core.options.answers {
-            Answers::Speculative if commutes && on_witnesses => Release::WhenHeld,
-            Answers::Speculative | Answers::Synced => Release::WhenSynced,
-            Answers::Unreplicated => Release::NowAsSynced,
+        match self.core.options.baseline {
+            Baseline::Unreplicated | Baseline::UnreplicatedWithoutRecords => Release::NowAsSynced,
+            Baseline::Synced => Release::WhenSynced,
+            Baseline::None | Baseline::WithoutRecords | Baseline::TwoPhase => {
+                if commutes && on_witnesses {
+                    Release::WhenHeld
+                } else {
+                    Release::WhenSynced
+                }
+            }
         }
     }
 

@@ -13,7 +13,6 @@ use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{OutcomeCode, Read, Refusal};
 
-use crate::Answers;
 use crate::request::scan::{Shows, Wanted, scan};
 use crate::serving::{Sees, Serving};
 use crate::shard::expiry;
@@ -156,7 +155,7 @@ fn execute(
 /// When a read may leave that has seen changes up to here.
 fn gate_at(term: &mut Term, site: &Site<'_>, now: Tick, until: LogEnd) -> Gate {
     let (shard, epoch, synced) = (site.copy.shard, term.epoch, term.shipping.synced());
-    if site.core.options.answers == Answers::Unreplicated {
+    if site.core.options.baseline.is_unreplicated() {
         Gate::Now
     } else if !site.core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
         // A round that begins from now on also covers everything unsynced.

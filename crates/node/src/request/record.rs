@@ -15,7 +15,6 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId};
 
-use crate::ExactlyOnce;
 use crate::request::execute::Executed;
 use crate::request::order::{Ordered, Overlap};
 use crate::request::path::RequestPath;
@@ -26,7 +25,7 @@ use crate::shard::transactions::{Gated, Transactions};
 /// An update that has run.
 pub(super) struct Completed {
     rpc: RpcId,
-    /// Where its record keeps its result. `None` with [`ExactlyOnce::Off`]: it has none, and its memory the result.
+    /// Where its record keeps its result. `None` without records ([`crate::Baseline`]): it has none, and its memory the result.
     result: Option<LogSlice>,
     end: LogEnd,
     overlap: Overlap,
@@ -67,7 +66,7 @@ enum Acknowledgement {
 impl RequestPath<'_> {
     /// Completes an update: from here on it has run (E1).
     pub(super) fn record(&mut self, executed: Executed<'_, '_, '_>, overlap: Overlap) -> Completed {
-        if self.core.options.exactly_once == ExactlyOnce::Off {
+        if !self.core.options.baseline.has_records() {
             return self.commit_unrecorded(executed, overlap);
         }
         let Executed { ordered, draft, mut group, gated } = executed;
@@ -126,7 +125,7 @@ impl RequestPath<'_> {
         Completed { rpc: request.rpc, result: Some(result), end, overlap }
     }
 
-    /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
+    /// What is done without records ([`crate::Baseline`]): the changes alone. One that changes nothing leaves nothing behind.
     fn commit_unrecorded(&mut self, executed: Executed<'_, '_, '_>, overlap: Overlap) -> Completed {
         let Executed { ordered, draft, group, .. } = executed;
         let Received { request: Request { rpc, .. }, memory, .. } = ordered.into_received();

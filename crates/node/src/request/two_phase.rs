@@ -1,4 +1,4 @@
-//! A participant of a two-phase commit whose master is the client ([`Votes::ByClients`]), for comparisons only.
+//! A participant of a two-phase commit whose master is the client ([`Baseline::TwoPhase`]), for comparisons only.
 //!
 //! The participant tells the client its vote when that is durable, and the client tells it to the others. So this is Sinfonia's
 //! protocol (Granola's thesis, 6.1.2) made of the same parts: one log write, locks, no witnesses.
@@ -6,7 +6,7 @@
 use kasha_transaction::Timestamp;
 use kasha_types::RpcId;
 
-use crate::node::options::Votes;
+use crate::node::options::Baseline;
 use crate::request::Caller;
 use crate::request::path::RequestPath;
 
@@ -14,7 +14,7 @@ impl RequestPath<'_> {
     /// The master is told *prepared* whatever the transaction has seen (R8.8): its caller waits for the executions, whose answers
     /// stand behind their gates.
     pub(super) fn is_two_phase(&self) -> bool {
-        self.core.options.votes == Votes::ByClients
+        self.core.options.baseline == Baseline::TwoPhase
     }
 
     /// The timestamp that is proposed stands behind the result, for the client to tell the others.

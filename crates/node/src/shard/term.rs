@@ -9,7 +9,7 @@ use kasha_wire::{Durability, MemberState, Served, ShardConfig};
 
 use crate::core::Core;
 use crate::core::send::send;
-use crate::node::options::Votes;
+use crate::node::options::Baseline;
 use crate::shard::copy::LogCopy;
 
 /// What is true in every stage of a term.
@@ -69,7 +69,7 @@ impl Term {
         let synced = self.shipping.synced();
         match core.durability() {
             Durability::Replicated if planted::is_on(Bug::DurableUnflushed) => synced,
-            Durability::Replicated if core.options.votes == Votes::ByClients => synced, // Sinfonia promises no more
+            Durability::Replicated if core.options.baseline == Baseline::TwoPhase => synced, // Sinfonia promises no more
             Durability::Replicated => synced.min(copy.flushed),
             Durability::Fsync => synced, // what our own file holds is fsynced
         }
