@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod fuzz;
+mod host;
 mod instructions;
 mod netlab;
 mod process_tests;

@@ -127,7 +127,7 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
             }
             Outcome::Skipped(why) => format!("  skipped: {why}"),
         };
-        table.push(format!("{}{note}", row(name, seconds, *budget)));
+        table.push(format!("{}{}{note}", row(name, seconds, *budget), watch.apart()));
         println!("{}", table[table.len() - 1]);
     }
     if *choice == Choice::All {

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::host::{Ticks, build_seconds};
+
 /// A program that prints nothing for this long makes no progress. No program needs a quarter of it on a machine that is
 /// three times slower than the budgets assume.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
@@ -26,12 +28,30 @@ pub(crate) struct Watch {
     silence_max: Duration,
     /// Nobody is there to interrupt a program that hangs, so the watch does it.
     unattended: bool,
+    /// Milliseconds of builds, as cargo tells them. At a terminal, where cargo writes by itself, nothing is known of them.
+    building: Arc<AtomicU64>,
+    ticks: Ticks,
 }
 
 impl Watch {
     pub(crate) fn start() -> Self {
         let unattended = std::env::var_os("CI").is_some() || !std::io::stdin().is_terminal();
-        Self { started: Instant::now(), silence_max: SILENCE_MAX, unattended }
+        let (building, ticks) = (Arc::default(), Ticks::now());
+        Self { started: Instant::now(), silence_max: SILENCE_MAX, unattended, building, ticks }
+    }
+
+    /// What of the time says nothing of the change that is tested, for the table.
+    pub(crate) fn apart(&self) -> String {
+        let mut text = String::new();
+        let (seconds, stolen) =
+            (self.building.load(Ordering::Relaxed) / 1000, Ticks::now().stolen_percent_since(self.ticks));
+        if seconds > 0 {
+            text += &format!(", {seconds} s of it builds");
+        }
+        if stolen > 0 {
+            text += &format!(", {stolen} % stolen by the host");
+        }
+        text
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -71,8 +91,8 @@ impl Watch {
         });
         // Cargo's progress is on standard error: it counts, too.
         let errors = child.stderr.take().map(|errors| {
-            let heard = Arc::clone(&heard);
-            thread::spawn(move || relay_errors(errors, &heard))
+            let (heard, building) = (Arc::clone(&heard), Arc::clone(&self.building));
+            thread::spawn(move || relay_errors(errors, &heard, &building))
         });
         let lines = relay(BufReader::new(child.stdout.take().expect("piped above")), &heard, show)?;
         let status = child.wait()?;
@@ -141,13 +161,20 @@ fn relay(mut from: impl BufRead, heard: &LastHeard, mut show: impl FnMut(&str)) 
     Ok(lines)
 }
 
-fn relay_errors(mut from: impl Read, heard: &LastHeard) {
-    let mut bytes = [0; 4096];
+fn relay_errors(mut from: impl Read, heard: &LastHeard, building: &AtomicU64) {
+    let (mut bytes, mut line) = ([0; 4096], String::new());
     while let Ok(count) = from.read(&mut bytes)
         && count > 0
     {
         heard.now();
-        eprint!("{}", String::from_utf8_lossy(&bytes[..count]));
+        let text = String::from_utf8_lossy(&bytes[..count]);
+        eprint!("{text}");
+        line += &text;
+        while let Some(end) = line.find('\n') {
+            let rest = line.split_off(end + 1);
+            let seconds = build_seconds(&std::mem::replace(&mut line, rest));
+            building.fetch_add((1000.0 * seconds.unwrap_or(0.0)) as u64, Ordering::Relaxed);
+        }
     }
 }
 
@@ -162,7 +189,7 @@ mod tests {
     }
 
     fn impatient(silence_max: Duration) -> Watch {
-        Watch { started: Instant::now(), silence_max, unattended: true }
+        Watch { silence_max, unattended: true, ..Watch::start() }
     }
 
     #[test]
@@ -170,6 +197,17 @@ mod tests {
         let watch = Watch::start();
         assert_eq!(watch.run(&mut shell("echo one; echo two")).unwrap(), ["one", "two"]);
         assert!(watch.run(&mut shell("exit 3")).unwrap_err().to_string().contains("exit 3"));
+    }
+
+    #[test]
+    fn builds_are_told_apart() {
+        let watch = Watch { unattended: true, ..Watch::start() };
+        watch
+            .run(&mut shell(
+                "echo '    Finished `dev` profile in 1m 01s' >&2; printf Fini >&2; printf 'shed x in 2s\\n' >&2",
+            ))
+            .unwrap();
+        assert!(watch.apart().starts_with(", 63 s of it builds"), "{}", watch.apart());
     }
 
     #[test]
