@@ -51,11 +51,11 @@ pub struct Cleaner {
 /// What may happen next. Named after the code that does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// node `request_path::run`: the next change of a key.
+    /// node `request::run`: the next change of a key.
     OnChange,
-    /// node `request_path::run`: the client's update, which a witness brings.
+    /// node `request::run`: the client's update, which a witness brings.
     OnUpdate(u8),
-    /// node `request_path::order`: a run under the operation key.
+    /// node `request::order`: a run under the operation key.
     OnRun(u8),
     /// ClusterTime goes on.
     Tick,

@@ -71,7 +71,7 @@ pub enum Action {
     Mark(NodeIx),
     /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
-    /// node `request_path::on_request`.
+    /// node `request::on_request`.
     OnRequest(NodeIx, UpdateIx),
     /// node `witnessing::on_record`: the update, the list, the witness.
     OnRecord(UpdateIx, u8, u8),

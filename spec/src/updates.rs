@@ -70,7 +70,7 @@ pub enum Action {
     OnRefused { call: CallIx },
     /// client `updates::cancel`.
     Cancel { call: CallIx },
-    /// node `request_path::on_request` (and `Cancel`, once the caller has given up).
+    /// node `request::on_request` (and `Cancel`, once the caller has given up).
     OnRequest { call: CallIx, attempt: Attempt },
     /// node `reads::on_read`.
     OnRead { call: CallIx, epoch: u8 },
@@ -82,7 +82,7 @@ pub enum Action {
     Advance { epoch: u8, to: u8 },
     /// node `garbage::collect`, `witnessing::on_gc`.
     OnGc { epoch: u8, call: CallIx, list: u8, witness: u8 },
-    /// node `request_path::on_suspect`.
+    /// node `request::on_suspect`.
     OnSuspect { call: CallIx, epoch: u8 },
     /// coordinator `repair::close_list`, `Command::CloseList`.
     CloseList,
@@ -94,7 +94,7 @@ pub enum Action {
     ObeyOpened,
     /// coordinator `Command::Promote`, node `replica::begin_term`, `fence`, `log_is_replayed`.
     Promote { from: u8, end: u8 },
-    /// node `primary::on_witness_holds`, `begin_epoch`, `request_path::on_replay` in this order.
+    /// node `primary::on_witness_holds`, `begin_epoch`, `request::on_replay` in this order.
     OnWitnessHolds { witness: u8, order: ArrayVec<CallIx, CALLS_MAX> },
     /// A recovery goes on without a witness.
     SkipWitness,

@@ -2,7 +2,7 @@
 //!
 //! [`Node`] is the machine that the shells run. Here it is composed of its parts: the replicas and witnesses of its
 //! shards, what they share (`core`), and what the core does for all of them (heartbeats, pings, flushes). What a frame
-//! means is in `dispatch`; what a replica does with it is in `replica` and the modules of the roles.
+//! means is in `dispatch`; what a replica does with it is in `shard` and the folders of the roles.
 //!
 //! Rules kept here: a core serves nothing until the coordinator promotes it in this incarnation (**R7.1**); a gate
 //! opens only by what the term that made it has synced (**R3.1**, **D3**); memory that an effect of a turn names stays

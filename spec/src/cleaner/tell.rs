@@ -71,10 +71,10 @@ impl Tell for Cleaner {
                     Change::Put(of) => format!("puts {}: {}", key(of), last()),
                     Change::Delete(of) => format!("deletes {}: {}", key(of), last()),
                 };
-                primary("request_path::run", text)
+                primary("request::run", text)
             }
-            Action::OnUpdate(_) => primary("request_path::run", format!("runs {}", last())),
-            Action::OnRun(_) => primary("request_path::run", format!("runs {} under the operation key", last())),
+            Action::OnUpdate(_) => primary("request::run", format!("runs {}", last())),
+            Action::OnRun(_) => primary("request::run", format!("runs {} under the operation key", last())),
             Action::Tick => Step::new("-".into(), "ClusterTime", format!("{}", after.now)),
             Action::ExpireOperationKey => primary("drop_some_expired", last()),
             Action::OnLeaseVerdict => primary("leases::on_verdict", format!("logs {}", last())),

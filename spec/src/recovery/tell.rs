@@ -79,7 +79,7 @@ impl Recovery {
             }
             Action::Mark(node) => step(node, "beginning::advance", format!("is about to report: {}", own(node))),
             Action::OnRequest(node, update) => {
-                step(node, "request_path::on_request", format!("executes {}: {}", letter(update), own(node)))
+                step(node, "request::on_request", format!("executes {}: {}", letter(update), own(node)))
             }
             Action::Promote(..)
             | Action::Recovered(_)

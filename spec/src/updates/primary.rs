@@ -1,7 +1,7 @@
 //! The request path of a primary: `look_up → order → overlap → execute → record`. Requests come from clients and from
 //! witnesses.
 //!
-//! It mirrors `request_path` of `node`; `conformance.rs` compares `look_up` with the code.
+//! It mirrors `request` of `node`; `conformance.rs` compares `look_up` with the code.
 
 use crate::updates::Updates;
 use crate::updates::program::Kind;

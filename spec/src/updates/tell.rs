@@ -123,7 +123,7 @@ impl Updates {
                     (_, true) => "answered at once",
                     (_, false) => "the answer waits for a sync",
                 };
-                Step::new(primary(epoch), "request_path::run", format!("{name}: {appended}; {release}"))
+                Step::new(primary(epoch), "request::run", format!("{name}: {appended}; {release}"))
             }
             Action::OnRead { call, epoch } => {
                 let waits = after.call(call).stage == Stage::Running;
@@ -144,7 +144,7 @@ impl Updates {
             }
             Action::OnSuspect { call, epoch } => {
                 let text = format!("{}: {}", self.name(call), self.appended(before.term(epoch), after.term(epoch)));
-                Step::new(primary(epoch), "request_path::on_suspect", text)
+                Step::new(primary(epoch), "request::on_suspect", text)
             }
             Action::OnLeaseVerdict { epoch } => {
                 let text =
