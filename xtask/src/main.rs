@@ -9,6 +9,7 @@
 // This tool runs other programs and measures their time. It is not a protocol, so it may use clocks and threads.
 #![allow(clippy::disallowed_methods)]
 
+mod ci;
 mod fuzz;
 mod host;
 mod instructions;

@@ -7,10 +7,12 @@
 use std::process::Command;
 
 use anyhow::{Result, anyhow, ensure};
+use serde_json::Value;
 
+use crate::ci::{self, Build, FEATURES, Tests};
 use crate::instructions;
 use crate::netlab;
-use crate::process_tests::Built;
+use crate::process_tests::Rounds;
 use crate::tidy;
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo, digest};
@@ -43,15 +45,14 @@ struct Stage {
 const STAGES: &[Stage] = &[
     Stage { name: "fmt", budget: 15, is_quick: true, run: fmt },
     Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
-    Stage { name: "clippy", budget: 200, is_quick: true, run: clippy },
-    Stage { name: "build", budget: 140, is_quick: false, run: build },
-    Stage { name: "test", budget: 360, is_quick: true, run: test },
-    Stage { name: "models", budget: 100, is_quick: false, run: models },
-    Stage { name: "docs", budget: 45, is_quick: false, run: docs },
+    Stage { name: "clippy", budget: 100, is_quick: true, run: clippy },
+    Stage { name: "docs", budget: 30, is_quick: false, run: docs },
+    Stage { name: "build", budget: 90, is_quick: false, run: build },
+    Stage { name: "test", budget: 300, is_quick: true, run: test },
+    Stage { name: "models", budget: 60, is_quick: false, run: models },
     Stage { name: "sim", budget: 110, is_quick: false, run: sim },
-    Stage { name: "planted", budget: 120, is_quick: false, run: planted },
-    Stage { name: "process", budget: 300, is_quick: false, run: process },
-    Stage { name: "instructions", budget: 100, is_quick: false, run: count_instructions },
+    Stage { name: "process", budget: 200, is_quick: false, run: process },
+    Stage { name: "instructions", budget: 60, is_quick: false, run: count_instructions },
 ];
 
 /// The time that all stages together may take: 25 minutes.
@@ -61,24 +62,22 @@ const TOTAL_BUDGET: u64 = 25 * 60;
 const REACH: &str = "regressions/reach.txt";
 
 /// Seeds of one simulator stage.
-const SIM_SEEDS: u64 = 600;
+const SIM_SEEDS: &str = "600";
 
 /// Minutes in which the process stage begins rounds.
 const PROCESS_MINUTES: &str = "0.4";
 
-const SIMULATOR: &str = "crates/sim";
+/// Programs with tests that are shown at the end, the slowest first.
+const SLOWEST_SHOWN: usize = 10;
+
 /// Packages with planted bugs that their own tests notice, and not the simulator.
 const PLANTED_ELSEWHERE: [&str; 2] = ["crates/transaction", "crates/node"];
-/// What users run, and what judges that.
-const BINARIES: [&str; 2] = ["bin/kasha", LAB];
-const LAB: &str = "bin/lab";
-const MODELS: &str = "spec";
-const RUNTIME: &str = "crates/runtime";
-/// Without this feature no test can reach a server's files and clock.
-const TEST_FAULTS: &str = "test-faults";
+/// What users run.
+const PRODUCT: [&str; 1] = ["bin/kasha"];
+/// Programs of the judges.
+const LAB: &str = "kasha-lab";
+const MODELS: &str = "kasha-spec";
 const PROCESS_TESTS: &str = "tests/process";
-/// Without this feature no bug can be planted.
-const PLANTED_BUGS: &str = "planted-bugs";
 
 const _: () = {
     let (mut sum, mut index) = (0, 0);
@@ -156,31 +155,32 @@ fn run_tidy(workspace: &Workspace, _: &Watch) -> Result<Outcome> {
 }
 
 fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    watch.run(cargo(&workspace.root).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    if let Some(package) = workspace.package(SIMULATOR) {
-        let mut command = cargo(&workspace.root);
-        command.args(["clippy", "-p", &package.name, "--features", PLANTED_BUGS, "--all-targets"]);
-        watch.run(command.args(["--", "-D", "warnings"]))?;
-    }
-    if let Some(package) = workspace.package(RUNTIME) {
-        let mut command = cargo(&workspace.root);
-        command.args(["clippy", "-p", &package.name, "--features", TEST_FAULTS, "--all-targets"]);
-        watch.run(command.args(["--", "-D", "warnings"]))?;
-    }
-    Ok(Outcome::Done)
-}
-
-fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let mut command = cargo(&workspace.root);
-    command.args(["build", "--release"]);
-    for package in BINARIES.iter().filter_map(|folder| workspace.package(folder)) {
-        command.args(["-p", &package.name]);
-    }
+    command.args(["clippy", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"]);
     watch.run(&mut command)?;
     Ok(Outcome::Done)
 }
 
-/// The number of passed tests, from the output of cargo.
+/// What users run, as they build it. Clippy sees it with the features of tests only, so no warning is borne here.
+fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let mut command = cargo(&workspace.root);
+    command.args(["build", "--release", "--message-format", "json"]);
+    for package in PRODUCT.iter().filter_map(|folder| workspace.package(folder)) {
+        command.args(["-p", &package.name]);
+    }
+    let lines = watch.run_unseen(&mut command)?;
+    let warnings: Vec<String> = lines.iter().filter_map(|line| warning_in(line)).collect();
+    ensure!(warnings.is_empty(), "the compiler warns:\n{}", warnings.join("\n"));
+    Ok(Outcome::Done)
+}
+
+/// The compiler's words, if a line of cargo's is about them.
+fn warning_in(line: &str) -> Option<String> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    (message["reason"] == "compiler-message").then(|| message["message"]["rendered"].as_str().map(str::to_owned))?
+}
+
+/// The number of passed tests, from the output of test programs.
 fn passed_in(lines: &[String]) -> u64 {
     let count = |line: &String| {
         let (_, result) = line.strip_prefix("test result: ")?.split_once(". ")?;
@@ -189,15 +189,35 @@ fn passed_in(lines: &[String]) -> u64 {
     lines.iter().filter_map(count).sum()
 }
 
-fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let mut command = cargo(&workspace.root);
-    command.args(["test", "--workspace", "--no-fail-fast"]);
-    if let Some(package) = workspace.package(PROCESS_TESTS) {
-        // These tests have a stage of their own, with a release build of the program.
-        command.args(["--exclude", &package.name]);
+/// Runs programs with tests to the last, and only then says which of them failed.
+fn run_tests<'t>(tests: impl Iterator<Item = &'t Tests>, watch: &Watch, prepare: impl Fn(&mut Command)) -> Result<u64> {
+    let (mut passed, mut failed, mut times) = (0, Vec::new(), Vec::new());
+    for program in tests {
+        let (mut command, before) = (program.command(), watch.elapsed());
+        prepare(&mut command);
+        let name = format!("{}: {}", program.folder.file_name().unwrap_or_default().display(), program.name);
+        println!("{name}");
+        match watch.run(&mut command) {
+            Ok(lines) => passed += passed_in(&lines),
+            Err(error) => failed.push(format!("{name}: {error:#}")),
+        }
+        times.push((watch.elapsed().saturating_sub(before).as_secs_f64(), name));
     }
-    let passed = passed_in(&watch.run(&mut command)?);
+    times.sort_by(|one, other| other.0.total_cmp(&one.0));
+    for (seconds, name) in times.iter().take(SLOWEST_SHOWN) {
+        println!("{seconds:>7.1} s  {name}");
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
     ensure!(passed > 0, "no test ran");
+    Ok(passed)
+}
+
+/// All tests but those with real processes, which have a stage of their own; planted bugs and transcripts are among them.
+fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let built = Build::new(workspace, watch)?;
+    let apart = workspace.root.join(PROCESS_TESTS);
+    let mut passed = run_tests(built.tests.iter().filter(|tests| tests.folder != apart), watch, |_| ())?;
+    passed += passed_in(&watch.run(&mut ci::doc_tests(workspace))?);
     // Without the network such a test passes silently.
     if let Some(notice) = netlab::notice() {
         println!("{notice}");
@@ -205,33 +225,25 @@ fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Passed(passed))
 }
 
-/// `cargo xtask models`, in the profile of the tests. That package is optimized in this profile, so that one build is
-/// enough.
-fn models_command(workspace: &Workspace) -> Option<Command> {
-    let package = workspace.package(MODELS)?;
-    let mut command = cargo(&workspace.root);
-    command.args(["run", "--quiet", "-p", &package.name, "--"]);
-    Some(command)
-}
-
-/// Searches the models with these arguments.
+/// Searches the models with these arguments. They need no other package, so nothing else is built.
 pub(crate) fn search_models(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let mut command = models_command(workspace).ok_or_else(|| anyhow!("spec is not in the workspace"))?;
+    let mut command = cargo(&workspace.root);
+    command.args(["run", "--quiet", "--profile", "ci", "-p", MODELS, "--"]);
     ensure!(command.args(arguments).status()?.success(), "the models are not as they should be");
     Ok(())
 }
 
 /// The small bounds: with all rules nothing goes wrong, and without any one rule something does.
 fn models(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    match models_command(workspace) {
-        Some(mut command) => watch.run(&mut command).map(|_| Outcome::Done),
-        None => Ok(Outcome::Skipped("spec is not in the workspace")),
-    }
+    let program = Build::new(workspace, watch)?.program(MODELS);
+    watch.run(Command::new(program).current_dir(&workspace.root))?;
+    Ok(Outcome::Done)
 }
 
 fn docs(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let mut command = cargo(&workspace.root);
-    watch.run(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    command.args(["doc", "--workspace", "--no-deps", "--features", FEATURES]);
+    watch.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Done)
 }
 
@@ -241,82 +253,52 @@ fn digest_lines(lines: &[String]) -> Vec<&String> {
 }
 
 fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    if workspace.package(SIMULATOR).is_none() || workspace.package(LAB).is_none() {
-        return Ok(Outcome::Skipped("crates/sim and bin/lab are not both in the workspace"));
-    }
-    build(workspace, watch)?;
+    let lab = Build::new(workspace, watch)?.program(LAB);
     // The seed depends on the tree. So the same tree gives the same run, and each change tries new seeds.
     let start = (digest(&workspace.files()?) >> 32).to_string();
-    let simulate = |seeds: u64| {
-        let mut command = Command::new(workspace.target.join("release/kasha-lab"));
-        command.current_dir(&workspace.root).args(["sim", "--seeds", &seeds.to_string(), "--start", &start]);
-        println!("kasha-lab sim --seeds {seeds} --start {start}");
-        watch.run(&mut command)
+    let simulate = |words: &[&str]| {
+        println!("kasha-lab sim {}", words.join(" "));
+        watch.run(Command::new(&lab).current_dir(&workspace.root).arg("sim").args(words))
     };
-    let (first, second) = (simulate(1)?, simulate(1)?);
+    let (first, second) =
+        (simulate(&["--seeds", "1", "--start", &start])?, simulate(&["--seeds", "1", "--start", &start])?);
     let (first, second) = (digest_lines(&first), digest_lines(&second));
     ensure!(!first.is_empty(), "`kasha-lab sim` printed no line with a digest");
     ensure!(first == second, "seed {start} gave two different runs:\n{first:#?}\n{second:#?}");
     println!("seed {start} gave the same run twice");
-    simulate(SIM_SEEDS)?;
-    println!("kasha-lab sim --runs {REACH}");
-    let mut command = Command::new(workspace.target.join("release/kasha-lab"));
-    watch.run(command.current_dir(&workspace.root).args(["sim", "--runs", REACH]))?;
+    simulate(&["--seeds", SIM_SEEDS, "--start", &start])?;
+    simulate(&["--runs", REACH])?;
     Ok(Outcome::Done)
 }
 
-/// Every planted bug must be found by its checker and noticed by its transcripts. This needs a build of its own.
-fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let Some(package) = workspace.package(SIMULATOR) else {
-        return Ok(Outcome::Skipped("crates/sim is not in the workspace"));
-    };
-    let mut command = cargo(&workspace.root);
-    command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS]);
-    command.args(["--test", "planted", "--test", "transcripts"]);
-    let mut passed = passed_in(&watch.run(&mut command)?);
-    for package in PLANTED_ELSEWHERE.iter().filter_map(|package| workspace.package(package)) {
-        passed += passed_in(&watch.run(&mut planted_in(workspace, &package.name))?);
-    }
-    ensure!(passed > 0, "no test ran");
-    Ok(Outcome::Passed(passed))
-}
-
-/// The test of a package that plants bugs and notices them.
-fn planted_in(workspace: &Workspace, package: &str) -> Command {
-    let mut command = cargo(&workspace.root);
-    command.args(["test", "--release", "-p", package, "--features", PLANTED_BUGS, "--test", "planted"]);
-    command
-}
-
-/// Plants every bug in turn, in one build. The program prints the table of which checker catches it. Without arguments, the bugs
-/// that are planted outside the simulator follow.
+/// Plants every bug in turn. The program prints the table of which checker catches it. Without arguments, the bugs that are
+/// planted outside the simulator follow.
 pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let package = workspace.package(SIMULATOR).ok_or_else(|| anyhow!("{SIMULATOR} is not in the workspace"))?;
-    let mut command = cargo(&workspace.root);
-    command.args(["run", "--release", "-p", &package.name, "--features", PLANTED_BUGS, "--example", "mutants", "--"]);
-    let status = command.args(arguments).status()?;
+    let watch = Watch::start();
+    let built = Build::new(workspace, &watch)?;
+    let status = Command::new(built.example("mutants")).current_dir(&workspace.root).args(arguments).status()?;
     ensure!(status.code() != Some(2), "nothing was planted: see above");
     ensure!(status.success(), "not every planted bug is caught, or something was found without one");
-    let elsewhere = PLANTED_ELSEWHERE.iter().filter_map(|package| workspace.package(package));
-    for package in elsewhere.filter(|_| arguments.is_empty()) {
-        let status = planted_in(workspace, &package.name).args(["--", "--nocapture"]).status()?;
-        ensure!(status.success(), "a bug that is planted in {} is not noticed", package.name);
+    for package in PLANTED_ELSEWHERE.iter().filter(|_| arguments.is_empty()) {
+        let folder = workspace.root.join(package);
+        let tests = built.tests_of(&folder).filter(|tests| tests.name == "planted");
+        run_tests(tests, &watch, |command| _ = command.arg("--nocapture"))?;
     }
     Ok(())
 }
 
 fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let Some(package) = workspace.package(PROCESS_TESTS) else {
-        return Ok(Outcome::Skipped("there is no tests/process in the workspace"));
-    };
     build(workspace, watch)?;
-    let lines = watch.run(cargo(&workspace.root).args(["test", "--release", "-p", &package.name]))?;
-    let built = Built::new(workspace, watch)?;
+    let built = Build::new(workspace, watch)?;
+    let passed = run_tests(built.tests_of(&workspace.root.join(PROCESS_TESTS)), watch, |command| {
+        command.env("KASHA_BIN", workspace.target.join("release/kasha")).env("KASHA_LAB", built.program(LAB));
+    })?;
+    let rounds = Rounds::new(workspace, &built, watch)?;
     // As in the simulator's stage: the same tree tries the same faults, and each change tries new ones.
     let seed = (digest(&workspace.files()?) >> 32).to_string();
-    watch.run(&mut built.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
-    watch.run(&mut built.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;
-    Ok(Outcome::Passed(passed_in(&lines)))
+    watch.run(&mut rounds.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
+    watch.run(&mut rounds.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;
+    Ok(Outcome::Passed(passed))
 }
 
 fn count_instructions(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {

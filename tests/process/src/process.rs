@@ -20,16 +20,17 @@ pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| std::env::var_os("KASHA_BIN").map_or_else(|| built("kasha"), PathBuf::from))
 }
 
-/// The path of `kasha-lab`, with `kasha` beside it, as cargo builds both.
+/// The path of `kasha-lab`, with `kasha` beside it: `KASHA_LAB`, or else as cargo builds both.
 ///
 /// # Panics
 /// If they cannot be built.
 pub fn lab() -> &'static Path {
     static LAB: OnceLock<PathBuf> = OnceLock::new();
-    LAB.get_or_init(|| {
+    let both = || {
         built("kasha");
         built("kasha-lab")
-    })
+    };
+    LAB.get_or_init(|| std::env::var_os("KASHA_LAB").map_or_else(both, PathBuf::from))
 }
 
 fn built(package: &str) -> PathBuf {
