@@ -46,7 +46,7 @@ pub struct Replicas {
 /// primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// node `request::record`: a serving primary appends.
+    /// node `request::commit`: a serving primary appends.
     Record(NodeIx),
     /// node `files::write_log`: its own file follows.
     WriteLog(NodeIx),

@@ -233,6 +233,12 @@ impl<'a> GroupWriter<'a> {
         self.log
     }
 
+    /// Drops the group, and gives the log back.
+    #[must_use]
+    pub fn into_log(self) -> &'a mut Log {
+        self.log
+    }
+
     /// Whether it has no entry yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -5,12 +5,12 @@
 
 mod admit;
 mod answer;
+mod commit;
 mod distributed;
-mod execute;
+mod draft;
 mod order;
 mod path;
 pub(crate) mod reads;
-mod record;
 pub(crate) mod run;
 pub(crate) mod scan;
 mod turns;
@@ -86,7 +86,7 @@ pub(crate) struct Memory {
     pub slots: Vec<Slot>,
     /// `draft`: the hashes under which witnesses hold it ([`kasha_wire::Body::footprint`]).
     pub footprint: Vec<KeyHash>,
-    /// `execute`: entries that are dead once its group is in the log.
+    /// `commit`: entries that are dead once its group is in the log.
     pub dead: Vec<EntryOffset>,
     /// For its draft. When that is done, the result.
     pub draft: SpareDraft,

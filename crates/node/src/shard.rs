@@ -2,6 +2,7 @@
 //! shard is handed to the role here, and nowhere else is it asked which role that is: the handlers live on the roles, and
 //! borrow what they work on (a [`Site`]).
 
+pub(crate) mod commit;
 pub(crate) mod copy;
 pub(crate) mod expiry;
 pub(crate) mod operation_keys;

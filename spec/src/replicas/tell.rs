@@ -36,7 +36,7 @@ impl Replicas {
     fn tell_term(&self, action: &Action, after: &State) -> Option<Step> {
         let own = |node: NodeIx| holds(after.node(node));
         let step = match *action {
-            Action::Record(node) => Step::new(name(node), "request::record", own(node)),
+            Action::Record(node) => Step::new(name(node), "request::commit", own(node)),
             Action::WriteLog(node) => Step::new(name(node), "files::write_log", "on its own file".into()),
             Action::OnFence(node, member) => {
                 let epoch = after.node(member).promised;

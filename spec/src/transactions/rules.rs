@@ -424,7 +424,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "gate_cleaned",
             "R8.15 [M]",
             "a gate goes with its record",
-            "node request::find_gate, request::record, relocation::movable",
+            "node request::find_gate, request::commit, relocation::movable",
         ),
         &programs::FOOTPRINT_RECOVERED,
     ),

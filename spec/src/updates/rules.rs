@@ -155,7 +155,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             name: "replay_stores_acknowledgement",
             rule: "R4.5 [M]",
             what: "replay stores the request's acknowledgement in the record",
-            code: "node request::record",
+            code: "node request::commit",
         },
         &program::TWO_FAIL_OVERS,
     ),

@@ -49,8 +49,9 @@ impl Term {
         out: &mut Effects,
     ) -> Option<Stage> {
         self.shipping.begin_epoch(site.copy.log.end().offset, site.copy.known_synced);
-        let start = (EntryKind::EpochStart, 0);
-        if site.copy.log.append_one(self.epoch, start, Purpose::Takeover, |_| ()).is_err() {
+        let (at, start) = ((self.epoch, Purpose::Takeover), (EntryKind::EpochStart, 0));
+        let Site { copy, state, core } = &mut *site;
+        if state.commit_own(&mut copy.log, at, start, &mut core.scratch.dead, |_| ()).is_err() {
             site.copy.stop_for_memory(out);
             return None;
         }
@@ -77,7 +78,7 @@ impl Term {
     /// Executes what a witness held, and logs that this was everything. False: there is no room.
     fn take(&mut self, site: &mut Site<'_>, requests: &[Bytes], took: Took) -> bool {
         let took_everything = took == Took::Everything;
-        if took_everything && planted::is_on(Bug::WholeBeforeReplay) && !site.copy.log_whole(self) {
+        if took_everything && planted::is_on(Bug::WholeBeforeReplay) && !log_whole(self, site) {
             return false;
         }
         // What finds no room may have been completed: it is never skipped.
@@ -90,8 +91,16 @@ impl Term {
             return false;
         }
         // Behind the last request: a log that was cut short lacks the entry (R7.7).
-        !took_everything || site.copy.log_whole(self)
+        !took_everything || log_whole(self, site)
     }
+}
+
+/// Logs that this term took everything that was answered under its list. False: there is no room.
+fn log_whole(term: &Term, site: &mut Site<'_>) -> bool {
+    let Site { copy, state, core } = site;
+    let (at, list) = ((term.epoch, Purpose::Takeover), term.list.0.to_le_bytes());
+    let (entry, dead) = ((EntryKind::Whole, list.len()), &mut core.scratch.dead);
+    state.commit_own(&mut copy.log, at, entry, dead, |payload| payload.copy_from_slice(&list)).is_ok()
 }
 
 impl Syncing {

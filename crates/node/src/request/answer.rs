@@ -16,9 +16,9 @@ use kasha_wire::{AnswerView, Refusal};
 
 use crate::Baseline;
 use crate::request::WaitsFor;
+use crate::request::commit::Completed;
 use crate::request::order::Overlap;
 use crate::request::path::RequestPath;
-use crate::request::record::Completed;
 use crate::request::{Caller, Received, Why, Wish, refuse};
 
 /// When an answer leaves.

@@ -9,8 +9,8 @@
 //! - **R8.13** A proposal finds room for itself and for its execution, or is refused.
 //! - **R8.14** \[M\] Giving it up before it is proposed is a recorded vote against it.
 
-use kasha_exactly_once::OperationKeyCheck;
-use kasha_log::{EntryKind, Log, Purpose, entry_bytes};
+use kasha_exactly_once::{OperationKeyCheck, Request};
+use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
 use kasha_transaction::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, Why as Against};
@@ -21,15 +21,17 @@ use kasha_wire::{Body, OutcomeCode, Refusal, Update};
 
 use crate::request::WaitsFor;
 use crate::request::answer::Release;
-use crate::request::execute::REPEATED_BYTES_MAX;
+use crate::request::draft::REPEATED_BYTES_MAX;
 use crate::request::order::Overlap;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::{Serving, as_kept, latest_timestamp, slots_of};
+use crate::shard::commit::{Entries, unchanged};
 use crate::shard::operation_keys::{self, OperationKey};
 use crate::shard::site::Site;
+use crate::shard::state::ShardState;
 use crate::shard::term::Term;
-use crate::shard::transactions::{Ending, How, Proposed, Reason, checked_by, log_ending, proposal_of, request_of};
+use crate::shard::transactions::{Ending, How, Proposed, Reason, checked_by, commit_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
 const PART_OVERHEAD_BYTES: usize = 128;
@@ -65,6 +67,37 @@ pub(super) struct Prepared {
     /// A version in the result comes from the version floor (R4.8).
     sees_absence: bool,
     overlap: Overlap,
+}
+
+/// A proposal, as the log is to say.
+struct ProposalEntry<'p> {
+    proposed: Proposed<'p>,
+    proposal: Proposal,
+    request: Request,
+}
+
+impl Entries for ProposalEntry<'_> {
+    type Places = EntryOffset;
+    type Done = ();
+
+    fn bytes(&self, _: &[u8]) -> usize {
+        entry_bytes(self.proposed.encoded_len())
+    }
+
+    fn write(&mut self, group: &mut GroupWriter<'_>, _: &[u8]) -> EntryOffset {
+        let (at, payload) = group.entry(EntryKind::TransactionProposed, self.proposed.encoded_len());
+        self.proposed.encode_into(payload);
+        at
+    }
+
+    fn apply(self, state: &mut ShardState, _: &mut Log, entry: EntryOffset, end: LogEnd, _: &mut Vec<EntryOffset>) {
+        let Self { proposed: Proposed { number, at, reserved, .. }, proposal, request } = self;
+        let Request { rpc, body_hash, lease_expiry, .. } = request;
+        state.transactions.participant.proposed(rpc, proposal, at, end);
+        state.transactions.note(rpc, number, entry, lease_expiry, reserved);
+        state.tracker.prove(rpc.client, lease_expiry);
+        state.tracker.begin(rpc, body_hash);
+    }
 }
 
 impl RequestPath<'_> {
@@ -249,19 +282,15 @@ impl RequestPath<'_> {
         // R8.13: what it writes later may not be refused then.
         let before = self.state.transactions.reserved();
         log.keep_room(before + reserved);
-        let entry = (EntryKind::TransactionProposed, proposed.encoded_len());
         let purpose = if is_replay { Purpose::Takeover } else { Purpose::Normal };
-        let appended = log.append_one(self.epoch, entry, purpose, |out| proposed.encode_into(out));
-        let (entry, end) = appended.map_err(|full| {
+        let begun = ProposalEntry { proposed, proposal, request: received.request };
+        let committed =
+            self.state.commit(log, (self.epoch, purpose), &mut unchanged(), begun, &mut received.memory.dead);
+        let (end, ()) = committed.map_err(|full| {
             log.keep_room(before);
             Stop::Nothing(Why::for_room(full))
         })?;
         hit(Probe::TransactionProposed);
-        let transactions = &mut self.state.transactions;
-        transactions.participant.proposed(rpc, proposal, at, end);
-        transactions.note(rpc, number, entry, body.head.lease_expiry, reserved);
-        self.state.tracker.prove(rpc.client, body.head.lease_expiry);
-        self.state.tracker.begin(rpc, received.request.body_hash);
         self.core.want_durable(self.shipping, end);
         self.name_to_witnesses(received, end);
         Ok(Logged::Proposed { end, prepared })
@@ -408,13 +437,12 @@ impl RequestPath<'_> {
             Keep::Reason(why) => reason = Some(why),
             Keep::Seen(footprint) => seen = Some(footprint),
         }
-        let (slots, result) = (&slots[..], &result[..]);
-        let ending = Ending { request, has_come, slots, result, keep_under, proposal, how, reason, seen };
+        let ending = Ending { request, has_come, slots: &slots, keep_under, proposal, how, reason, seen };
         let dead = &mut received.memory.dead;
-        let outcome = log_ending(log, self.state, self.epoch, &ending, purpose, dead)
+        let outcome = commit_ending(log, self.state, (self.epoch, purpose), (&ending, &result), dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.core.want_durable(self.shipping, outcome.end);
         self.name_to_witnesses(received, outcome.end);
-        Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result: result.to_vec() })
+        Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result })
     }
 }

@@ -17,7 +17,7 @@ use kasha_wire::{Body, Refusal};
 
 use crate::request::WaitsFor;
 use crate::request::admit::Fresh;
-use crate::request::execute::Drafted;
+use crate::request::draft::Drafted;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Memory, Origin, Received, Why, Wish};
 use crate::serving::{Conflicts, Sees};
@@ -64,10 +64,6 @@ impl<'r, 'a> Ordered<'r, 'a> {
 
     pub(super) fn memory(&mut self) -> &mut Memory {
         &mut self.received.memory
-    }
-
-    pub(super) fn into_received(self) -> &'r mut Received<'a> {
-        self.received
     }
 
     pub(super) fn body(&self) -> &Body<'a> {

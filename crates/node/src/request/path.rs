@@ -7,7 +7,7 @@ use kasha_wire::Refusal;
 
 use crate::core::Core;
 use crate::request::Why;
-use crate::request::record::Completed;
+use crate::request::commit::Completed;
 use crate::serving::Serving;
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;

@@ -1,8 +1,8 @@
 //! One update at its primary, from frame to answer (section 2), as one function: `RequestPath::run`.
 //!
 //! ```text
-//!                  admit        look_up     expire       order       draft      execute      record
-//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Current ──▶ Ordered ──▶ Drafted ──▶ Executed ──▶ Completed ─▶ answer
+//!                  admit        look_up     expire       order       draft      commit
+//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Current ──▶ Ordered ──▶ Drafted ──▶ Completed ─▶ answer
 //!              └────────────┴──────────┴─────────┴───────────┴───────────┴─▶ Stop: answered with what was saved, refused, or dropped
 //! ```
 //!
@@ -15,8 +15,8 @@
 //! |---|---|---|
 //! | `admit` | `admit`, `look_up` | E1, C3, R4.2, R4.3, R4.5, R4.6 |
 //! | `order` | `expire`, `order`, `overlap` | C1, R4.9, R5.1, R5.2 |
-//! | `execute` | `draft`, `execute` | E4, R4.8 |
-//! | `record` | `record` | E4, R4.1, R4.5 |
+//! | `draft` | `draft` | E4, R4.8 |
+//! | `commit` | `commit` | E4, R4.1, R4.5 |
 //! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1, R8.4 |
 //! | `turns` | who gives way to whom | |
 //! | `distributed` | a transaction over several shards, up to its proposal | R8.3, R8.5, R8.8, R8.11, R8.13, R8.14 |
@@ -31,8 +31,8 @@ use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Body, Refusal};
 
 use crate::core::Core;
+use crate::request::commit::Completed;
 use crate::request::path::Stop;
-use crate::request::record::Completed;
 use crate::request::{Caller, Origin, Received, Replayed, Why, refuse_undecoded};
 use crate::serving::Serving;
 use crate::shard::site::Site;
@@ -136,8 +136,7 @@ impl RequestPath<'_> {
         let ordered = self.order(log, current)?;
         let drafted = self.draft(log, ordered);
         let overlap = self.overlap(&drafted);
-        let executed = self.execute(log, drafted)?;
-        Ok(self.record(executed, overlap))
+        self.commit(log, drafted, overlap)
     }
 
     /// Whether one of its tables may be one that the coordinator has created and we have not heard of. Their ids only grow.

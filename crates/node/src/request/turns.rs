@@ -14,8 +14,8 @@ use kasha_types::{LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, OutcomeCode};
 
 use crate::request::WaitsFor;
+use crate::request::commit::Completed;
 use crate::request::path::{RequestPath, Stop};
-use crate::request::record::Completed;
 use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::shard::transactions::proposal_of;
 

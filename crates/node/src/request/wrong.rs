@@ -2,17 +2,11 @@
 //! called.
 
 use kasha_exactly_once::OperationKeyRecord;
-use kasha_log::{EntryOffset, GroupWriter, Log, Purpose};
-use kasha_types::{Epoch, RpcId};
+use kasha_log::{EntryOffset, Log};
+use kasha_types::RpcId;
 
+use crate::request::commit::Completed;
 use crate::request::path::RequestPath;
-use crate::request::record::Completed;
-
-/// `record_apart`: the changes are committed, and the completion record gets a group of its own.
-pub(super) fn record_apart<'l>(group: GroupWriter<'l>, epoch: Epoch, result: &[u8]) -> GroupWriter<'l> {
-    let log = group.commit_and_release().0;
-    log.begin(epoch, result.len() + 4096, Purpose::Own).expect("room for a record")
-}
 
 impl RequestPath<'_> {
     /// `hit_without_record`: the result from where the operation key keeps it, and no completion record.

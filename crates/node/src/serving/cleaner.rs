@@ -14,13 +14,14 @@
 //! **R5.12** What is copied is synced, and its checksum verified. **R5.16** A pass uses less than it gains: a segment is
 //! worth it or is left alone; copies that are not synced yet take one segment at most.
 
-use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
+use kasha_log::{DamagedGroup, EntryOffset, GroupWriter, Log, Purpose, Victim};
 use kasha_store::LookUp;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 use kasha_wire::status::CleanerState;
 
 use crate::serving::relocation::Moving;
+use crate::shard::commit::{Entries, unchanged};
 use crate::shard::state::ShardState;
 
 /// Entries that one turn looks at.
@@ -225,16 +226,11 @@ impl Cleaner {
     }
 
     fn copy_group(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch, part: &[Moving]) -> bool {
-        let bytes: usize = part.iter().map(Moving::bytes).sum();
-        let Ok(mut group) = log.begin(epoch, bytes, Purpose::Cleaning) else {
-            return false;
-        };
-        self.places.clear();
-        self.places.extend(part.iter().map(|moving| moving.write(&mut group)));
-        self.copied_until = group.commit().end.offset;
-        for (moving, &to) in part.iter().zip(&self.places) {
-            state.moved(log, moving, to);
-        }
+        let copies = Copies { part, places: &mut self.places };
+        let bytes = copies.bytes(&[]);
+        let committed = state.commit(log, (epoch, Purpose::Cleaning), &mut unchanged(), copies, &mut Vec::new());
+        let Ok((end, ())) = committed else { return false };
+        self.copied_until = end;
         self.cleaned.copied_bytes += bytes as u64;
         hit(Probe::EntriesCopied);
         true
@@ -249,6 +245,32 @@ impl Cleaner {
             0,
             "{segment:?} was cleaned, and something lives there that nobody owns"
         );
+    }
+}
+
+/// Entries that are copied, as they are.
+struct Copies<'c> {
+    part: &'c [Moving],
+    places: &'c mut Vec<EntryOffset>,
+}
+
+impl Entries for Copies<'_> {
+    type Places = ();
+    type Done = ();
+
+    fn bytes(&self, _: &[u8]) -> usize {
+        self.part.iter().map(Moving::bytes).sum()
+    }
+
+    fn write(&mut self, group: &mut GroupWriter<'_>, _: &[u8]) {
+        self.places.clear();
+        self.places.extend(self.part.iter().map(|moving| moving.write(group)));
+    }
+
+    fn apply(self, state: &mut ShardState, log: &mut Log, (): (), _: LogEnd, _: &mut Vec<EntryOffset>) {
+        for (moving, &to) in self.part.iter().zip(&*self.places) {
+            state.moved(log, moving, to);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kasha_log::{EntryKind, Purpose, entry_bytes};
+use kasha_log::{EntryKind, Purpose};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -56,15 +56,16 @@ impl House {
         site.copy.known_synced = site.copy.known_synced.max(synced);
         let retired = site.copy.log.retired(synced).is_some();
         site.free_retired(synced);
-        let log = &mut site.copy.log;
+        let Site { copy, state, core } = site;
+        let log = &mut copy.log;
         let filling = log.segment_behind(log.end().offset);
         let filled = std::mem::replace(&mut self.filling, filling) != filling;
         self.graves_due |= retired || filled;
         for _ in 0..FREED_WORDS_PER_TURN {
             let Some(segment) = log.freeable(synced) else { return };
-            let Ok(mut group) = log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
-            group.segment_freed(segment);
-            group.commit();
+            if state.commit_freed(log, term.epoch, segment, &mut core.scratch.dead).is_err() {
+                return;
+            }
         }
     }
 
@@ -80,7 +81,7 @@ impl House {
         let Site { copy, state, core } = site;
         let (entry, dead) = ((EntryKind::VersionFloor, 8), &mut core.scratch.dead);
         let fill = |payload: &mut [u8]| payload.copy_from_slice(&floor.to_le_bytes());
-        let end = state.append_own(&mut copy.log, term.epoch, entry, dead, fill).ok()?;
+        let end = state.commit_own(&mut copy.log, (term.epoch, Purpose::Own), entry, dead, fill).ok()?;
         term.shipping.want_synced(end); // before somebody waits for it
         hit(Probe::VersionFloor);
         Some(end)
@@ -153,7 +154,8 @@ impl Serving {
         for table in gone.into_iter().filter(|table| !pending.contains(table)) {
             let (entry, dead) = ((EntryKind::TableDropped, 4), &mut core.scratch.dead);
             let fill = |payload: &mut [u8]| payload.copy_from_slice(&table.0.to_le_bytes());
-            let Ok(end) = state.append_own(&mut copy.log, term.epoch, entry, dead, fill) else { return };
+            let at = (term.epoch, Purpose::Own);
+            let Ok(end) = state.commit_own(&mut copy.log, at, entry, dead, fill) else { return };
             hit(Probe::TableDropped);
             self.conflicts.change_everything(end);
         }

@@ -1,7 +1,7 @@
 //! Expiry of clients' leases (R4.6): who is asked about, and the floor below which clients' records go.
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
-use kasha_log::{EntryKind, EntryOffset, Log, Purpose};
+use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -9,6 +9,7 @@ use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
 use kasha_wire::message::{self, LeaseInfo};
 
 use crate::core::send::send;
+use crate::shard::commit::{Entries, unchanged};
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
 use crate::shard::term::Term;
@@ -36,6 +37,35 @@ pub(crate) struct Leases {
     asked_older_than: ClusterTime,
     scan: ScanCursor,
     pending_floor: Option<PendingFloor>,
+}
+
+/// A floor that the log says. It is raised when that is synced (R4.6 \[M\]).
+struct Said<'f>(ExpiryFloorEntry<'f>);
+
+impl Entries for Said<'_> {
+    type Places = EntryOffset;
+    type Done = EntryOffset;
+
+    fn bytes(&self, _: &[u8]) -> usize {
+        entry_bytes(self.0.encoded_len())
+    }
+
+    fn write(&mut self, group: &mut GroupWriter<'_>, _: &[u8]) -> EntryOffset {
+        let (at, payload) = group.entry(EntryKind::ExpiryFloor, self.0.encoded_len());
+        self.0.encode_into(payload);
+        at
+    }
+
+    fn apply(
+        self,
+        _: &mut ShardState,
+        _: &mut Log,
+        at: EntryOffset,
+        _: LogEnd,
+        _: &mut Vec<EntryOffset>,
+    ) -> EntryOffset {
+        at
+    }
 }
 
 impl Leases {
@@ -123,10 +153,10 @@ impl Leases {
         if self.pending_floor.is_some() {
             return;
         }
-        let entry = ExpiryFloorEntry { floor, clients: &known };
-        let own = (EntryKind::ExpiryFloor, entry.encoded_len());
-        let appended = log.append_one(epoch, own, Purpose::Own, |payload| entry.encode_into(payload));
-        let Ok((at, end)) = appended else { return };
+        let said = Said(ExpiryFloorEntry { floor, clients: &known });
+        let Ok((end, at)) = state.commit(log, (epoch, Purpose::Own), &mut unchanged(), said, &mut Vec::new()) else {
+            return;
+        };
         hit(Probe::FloorLogged);
         self.pending_floor = Some(PendingFloor { at, end, floor, clients: known });
     }

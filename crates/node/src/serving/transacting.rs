@@ -199,13 +199,11 @@ impl Serving {
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
         let payload = state.transactions.forgotten_now(&own.gone).encode();
         let entry = (EntryKind::TransactionsForgotten, payload.len());
-        let appended = log.append_one(term.epoch, entry, Purpose::Promised, |out| out.copy_from_slice(&payload));
-        let Ok((at, _)) = appended else { return };
-        hit(Probe::TransactionsForgotten);
-        dead.clear();
-        state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
-        log.kill_all(dead);
-        own.gone.clear();
+        let at = (term.epoch, Purpose::Promised);
+        if state.commit_own(log, at, entry, dead, |out| out.copy_from_slice(&payload)).is_ok() {
+            hit(Probe::TransactionsForgotten);
+            own.gone.clear();
+        }
     }
 }
 

@@ -94,12 +94,7 @@ fn delete_group(
         true => Purpose::Freeing,
         false => Purpose::Shrinking,
     };
-    let mut group = log.begin(epoch, draft.bytes(), purpose)?;
-    let dead = &mut core.scratch.dead;
-    dead.clear();
-    state.store.write(&mut group, &mut draft, dead);
-    let end = group.commit().end.offset;
-    log.kill_all(dead);
+    let (end, ()) = state.commit(log, (epoch, purpose), &mut draft, (), &mut core.scratch.dead)?;
     if !planted::is_on(Bug::ExpiryUngated) {
         draft.changed().for_each(|(key, _)| conflicts.change(key, end, synced));
     }

@@ -6,7 +6,7 @@
 //! finds the key gone waits for that entry: whoever drops keys notes its end among the conflicts.
 
 use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord};
-use kasha_log::{EntryKind, EntryOffset, Full, Log};
+use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, OperationName, ShardId, Slot};
 use kasha_wire::Body;
 
@@ -126,5 +126,5 @@ fn drop_operation_key(
     dead: &mut Vec<EntryOffset>,
 ) -> Result<LogEnd, Full> {
     let entry = (EntryKind::OperationKeyDropped, dropped.encoded_len());
-    state.append_own(log, epoch, entry, dead, |payload| dropped.encode_into(payload))
+    state.commit_own(log, (epoch, Purpose::Own), entry, dead, |payload| dropped.encode_into(payload))
 }

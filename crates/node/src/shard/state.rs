@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Tracker,
 };
-use kasha_log::{Entry, EntryKind, EntryOffset, Full, Log, Purpose};
+use kasha_log::{Entry, EntryKind, EntryOffset, Log};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, OperationName, SegmentId, ShardId, TableId};
+use kasha_types::{ClusterTime, KeyHash, OperationName, SegmentId, ShardId, TableId};
 
 use crate::shard::transactions::{self, Transactions};
 use crate::shard::unfinished::Unfinished;
@@ -66,21 +66,15 @@ impl ShardState {
         }
     }
 
-    /// A primary's own entry: appends it, whose payload `fill` writes, and applies it as each follower's replay will. Returns
-    /// the end of its group. `dead` is scratch memory.
-    pub fn append_own(
-        &mut self,
-        log: &mut Log,
-        epoch: Epoch,
-        entry: (EntryKind, usize),
-        dead: &mut Vec<EntryOffset>,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<LogEnd, Full> {
-        let (at, end) = log.append_one(epoch, entry, Purpose::Own, fill)?;
-        dead.clear();
-        self.replay(log, at, log.entry(at), dead);
-        log.kill_all(dead);
-        Ok(end)
+    /// Applies a primary's own entry as each follower's replay will. But what opens by it is the primary's to tell.
+    pub fn apply_own(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
+        let entry = log.entry(at);
+        match entry.kind {
+            EntryKind::TimestampCeiling | EntryKind::TransactionsForgotten => {
+                self.transactions.apply(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
+            }
+            _ => self.replay(log, at, entry, dead),
+        }
     }
 
     /// Replays the entry that stands in the log at `at`. `dead`: entries that it makes unneeded. What takes longer it
@@ -207,8 +201,9 @@ pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, name: &OperationName<
 
 #[cfg(test)]
 mod tests {
-    use kasha_log::{LogConfig, SEGMENT_BYTES_MIN, Screen};
+    use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN, Screen};
     use kasha_store::SpareDraft;
+    use kasha_types::{Epoch, LogEnd};
     use kasha_wire::Update;
 
     use super::*;
@@ -273,7 +268,9 @@ mod tests {
 
     fn drop_table(log: &mut Log, state: &mut ShardState, table: u32) {
         let fill = |payload: &mut [u8]| payload.copy_from_slice(&table.to_le_bytes());
-        state.append_own(log, Epoch(1), (EntryKind::TableDropped, 4), &mut Vec::new(), fill).expect("room");
+        state
+            .commit_own(log, (Epoch(1), Purpose::Own), (EntryKind::TableDropped, 4), &mut Vec::new(), fill)
+            .expect("room");
     }
 
     #[test]

@@ -25,7 +25,7 @@ use kasha_transaction::{Class, Footprint, GateId, Origin, Participant, Timestamp
 use kasha_types::{ClusterTime, LogEnd, RpcId, ShardId, TableId};
 use kasha_wire::Body;
 
-pub(crate) use crate::shard::transactions::outcome::{Ending, Entries, log_ending};
+pub(crate) use crate::shard::transactions::outcome::{Ending, OutcomeEntries, commit_ending};
 pub(crate) use crate::shard::transactions::record::{
     Ended, Forgotten, Gated, How, Number, Proposed, Reason, encode_ceiling, proposal_of,
 };

@@ -20,7 +20,7 @@ use crate::shard::operation_keys::{self, OperationKey};
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
 use crate::shard::term::Term;
-use crate::shard::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
+use crate::shard::transactions::{Ending, How, OutcomeEntries, Proposed, commit_ending, encode_ceiling, request_of};
 
 /// A transaction that was proposed here, as the log has it.
 struct Pending {
@@ -76,13 +76,8 @@ impl Serving {
             Step::RaiseCeiling(ceiling) => {
                 let payload = encode_ceiling(ceiling);
                 let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
-                let entry = (EntryKind::TimestampCeiling, payload.len());
-                let (at, end) =
-                    log.append_one(term.epoch, entry, Purpose::Promised, |out| out.copy_from_slice(&payload))?;
-                dead.clear();
-                let state = &mut *site.state;
-                state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
-                log.kill_all(dead);
+                let (at, entry) = ((term.epoch, Purpose::Promised), (EntryKind::TimestampCeiling, payload.len()));
+                let end = site.state.commit_own(log, at, entry, dead, |out| out.copy_from_slice(&payload))?;
                 site.core.want_durable(&mut term.shipping, end);
                 Ok(())
             }
@@ -111,7 +106,6 @@ impl Serving {
         let configuration = core.configuration.as_deref().expect("a configuration promoted us");
         draft.withhold(|table| configuration.has_table(table));
         let slots = slots_of(&body, shard);
-        let result = draft.result().to_vec();
         let keep_under = OperationKey::of(&body, shard).filter(|_| !planted::is_on(Bug::PartResultUnkept));
         if let Some(key) = &keep_under {
             drop_earlier_run(&mut self.conflicts, (log, state), epoch, core, key)?;
@@ -120,23 +114,14 @@ impl Serving {
             request: request_of(&body),
             has_come: true,
             slots: &slots,
-            result: &result,
             keep_under: keep_under.map(|key| (key, &body)),
             proposal: pending.proposal.clone(),
             how: How::Executed(at),
             reason: None,
             seen: None,
         };
-        let entries = Entries::new(state, &ending);
-        let mut group = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Promised)?;
-        let dead = &mut core.scratch.dead;
-        dead.clear();
-        state.store.write(&mut group, &mut draft, dead);
-        let places = entries.write(&mut group);
-        let end = group.commit().end.offset;
-        let gate = entries.apply(state, places, end, dead);
-        log.kill_all(dead);
-        log.keep_room(state.transactions.reserved());
+        let (outcome, dead) = (OutcomeEntries::new(state, &ending), &mut core.scratch.dead);
+        let (end, gate) = state.commit(log, (epoch, Purpose::Promised), &mut draft, outcome, dead)?;
         hit(Probe::TransactionExecuted);
         let (changed, synced) = (draft.changed().map(|(key, _)| key), term.shipping.synced());
         self.executed((end, synced), rpc, changed, &[]);
@@ -150,7 +135,7 @@ impl Serving {
         };
         self.turns.happened(rpc);
         self.transacting.waiting.decided(rpc, true);
-        self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
+        self.transacting.waiting.answer((shard, epoch, rpc), (draft.result(), true), (gate, when), out);
         Ok(())
     }
 
@@ -187,7 +172,6 @@ impl Serving {
             request,
             has_come: true,
             slots: &slots,
-            result: &result,
             keep_under,
             proposal: pending.proposal.clone(),
             how,
@@ -195,7 +179,7 @@ impl Serving {
             seen: None,
         };
         let dead = &mut core.scratch.dead;
-        let outcome = log_ending(log, state, epoch, &ending, Purpose::Promised, dead)?;
+        let outcome = commit_ending(log, state, (epoch, Purpose::Promised), (&ending, &result), dead)?;
         hit(Probe::TransactionEnded);
         self.transacting.reasons.forget(rpc);
         self.transacting.waiting.decided(rpc, false);

@@ -19,7 +19,7 @@ use crate::serving::Serving;
 use crate::serving::transacting::reasons::Reasons;
 use crate::shard::site::Site;
 use crate::shard::term::Term;
-use crate::shard::transactions::{Ending, How, log_ending};
+use crate::shard::transactions::{Ending, How, commit_ending};
 
 /// How long a participant is asked about a transaction that never came before it records a conflict: the request may be on its
 /// way, and the way to one shard longer than to another.
@@ -118,20 +118,11 @@ impl Serving {
         let proposal = Proposal { class: Class::Coordinated, body, participants, footprint: Footprint::default() };
         let result = [OutcomeCode::Conflict as u8];
         let how = How::Against(Why::Conflict);
-        let ending = Ending {
-            request,
-            has_come: false,
-            slots: &[],
-            result: &result,
-            keep_under: None,
-            proposal,
-            how,
-            reason: None,
-            seen: None,
-        };
+        let ending =
+            Ending { request, has_come: false, slots: &[], keep_under: None, proposal, how, reason: None, seen: None };
         // Without room it is asked again.
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
-        if let Ok(outcome) = log_ending(log, state, term.epoch, &ending, Purpose::Freeing, dead) {
+        if let Ok(outcome) = commit_ending(log, state, (term.epoch, Purpose::Freeing), (&ending, &result), dead) {
             site.core.want_durable(&mut term.shipping, outcome.end);
             let _ = rpc;
         }

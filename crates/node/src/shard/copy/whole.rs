@@ -13,7 +13,7 @@
 //!
 //! The election also counts a log that goes on where a whole one ends. Who calls: `primary` and `backup`.
 
-use kasha_log::{EntryKind, Purpose};
+use kasha_log::EntryKind;
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -22,10 +22,6 @@ use kasha_wire::Served;
 
 use crate::core::Core;
 use crate::shard::copy::LogCopy;
-use crate::shard::term::Term;
-
-/// Bytes of a `Whole` entry: the list version.
-const WHOLE_BYTES: usize = 8;
 
 impl LogCopy {
     /// Whether our log surely holds every update that was answered, given the term that served last and the current list.
@@ -63,15 +59,5 @@ impl LogCopy {
             self.meta.whole = Epoch(0);
             self.save_meta(core, out);
         }
-    }
-
-    /// Logs that this term took everything that was answered under its list. False: there is no room.
-    pub fn log_whole(&mut self, term: &Term) -> bool {
-        let log = &mut self.log;
-        let fill = |payload: &mut [u8]| payload.copy_from_slice(&term.list.0.to_le_bytes());
-        let appended = log.append_one(term.epoch, (EntryKind::Whole, WHOLE_BYTES), Purpose::Takeover, fill);
-        let Ok((at, _)) = appended else { return false };
-        log.kill(at); // the log is searched for it; nothing refers to it
-        true
     }
 }

@@ -3,10 +3,12 @@
 
 use kasha_exactly_once::{CompletionRecord, OperationKeyRecord, Request};
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_store::{Draft, SpareDraft};
 use kasha_transaction::{Footprint, GateId, Origin, Proposal};
 use kasha_types::{Epoch, LogEnd, RpcId, Slot};
 use kasha_wire::Body;
 
+use crate::shard::commit::Entries;
 use crate::shard::operation_keys::OperationKey;
 use crate::shard::state::ShardState;
 use crate::shard::transactions::Transactions;
@@ -20,7 +22,6 @@ pub(crate) struct Ending<'e> {
     pub has_come: bool,
     /// Of the keys that it touches here; empty if this shard never had the request.
     pub slots: &'e [Slot],
-    pub result: &'e [u8],
     /// Under which the result is kept, and the body that came with it (R4.9).
     pub keep_under: Option<(OperationKey<'e>, &'e Body<'e>)>,
     pub proposal: Proposal,
@@ -40,15 +41,14 @@ pub(crate) struct Outcome {
 }
 
 /// The entries of an outcome, before they are written.
-pub(crate) struct Entries<'e> {
+pub(crate) struct OutcomeEntries<'e> {
     ending: &'e Ending<'e>,
     number: Number,
     ended: Vec<u8>,
     /// What its answer waits for.
     gate: Vec<RpcId>,
     /// `None`: its client has acknowledged it, and asks no more.
-    completion: Option<CompletionRecord<'e>>,
-    kept: Option<OperationKeyRecord<'e>>,
+    completion: Option<Request>,
 }
 
 /// Where these log entries begin.
@@ -59,7 +59,7 @@ pub(crate) struct Places {
     ended: EntryOffset,
 }
 
-impl<'e> Entries<'e> {
+impl<'e> OutcomeEntries<'e> {
     pub fn new(state: &ShardState, ending: &'e Ending<'e>) -> Self {
         let (transactions, rpc) = (&state.transactions, ending.request.rpc);
         let footprint = &ending.proposal.footprint;
@@ -84,27 +84,38 @@ impl<'e> Entries<'e> {
         if !ending.has_come {
             request.acknowledgement = state.tracker.acknowledgement_of(rpc.client);
         }
-        let record = CompletionRecord { request, slots: ending.slots, result: ending.result };
         // Of a client whose lease is over, and whose transaction is the last that is known of it, nothing is kept.
         let is_client_known = !ending.has_come || state.tracker.lease_expiry_of(rpc.client).is_some();
-        let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(record);
-        let kept = ending.keep_under.as_ref().map(|(key, body)| key.record(body, ending.result));
-        Self { ending, number, ended, gate: told, completion, kept }
+        let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(request);
+        Self { ending, number, ended, gate: told, completion }
     }
 
-    pub fn bytes(&self) -> usize {
-        let completion = self.completion.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
-        let kept = self.kept.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
+    fn records<'r>(&'r self, result: &'r [u8]) -> (Option<CompletionRecord<'r>>, Option<OperationKeyRecord<'r>>) {
+        let slots = self.ending.slots;
+        let completion = self.completion.map(|request| CompletionRecord { request, slots, result });
+        (completion, self.ending.keep_under.as_ref().map(|(key, body)| key.record(body, result)))
+    }
+}
+
+impl Entries for OutcomeEntries<'_> {
+    type Places = Places;
+    type Done = Option<GateId>;
+
+    fn bytes(&self, result: &[u8]) -> usize {
+        let (completion, kept) = self.records(result);
+        let completion = completion.map_or(0, |record| entry_bytes(record.encoded_len()));
+        let kept = kept.map_or(0, |record| entry_bytes(record.encoded_len()));
         completion + kept + entry_bytes(self.ended.len())
     }
 
-    pub fn write(&self, group: &mut GroupWriter<'_>) -> Places {
-        let completion = self.completion.as_ref().map(|record| {
+    fn write(&mut self, group: &mut GroupWriter<'_>, result: &[u8]) -> Places {
+        let (completion, kept) = self.records(result);
+        let completion = completion.map(|record| {
             let (at, payload) = group.entry(EntryKind::Completion, record.encoded_len());
             record.encode_into(payload);
             at
         });
-        let kept = self.kept.as_ref().map(|record| {
+        let kept = kept.map(|record| {
             let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
             record.encode_into(payload);
             at
@@ -114,10 +125,10 @@ impl<'e> Entries<'e> {
         Places { completion, kept, ended }
     }
 
-    /// The group is in the log, and ends here.
-    pub fn apply(
-        &self,
+    fn apply(
+        self,
         state: &mut ShardState,
+        log: &mut Log,
         places: Places,
         end: LogEnd,
         dead: &mut Vec<EntryOffset>,
@@ -140,6 +151,7 @@ impl<'e> Entries<'e> {
         };
         let gate = apply_to_participant(transactions, request.rpc, proposal, *how, (end, origin));
         dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
+        log.keep_room(transactions.reserved());
         gate
     }
 }
@@ -166,22 +178,15 @@ fn apply_to_participant(
     }
 }
 
-/// Logs an outcome that changes nothing.
-pub(crate) fn log_ending(
+/// Commits an outcome that changes nothing, with what is told of it.
+pub(crate) fn commit_ending(
     log: &mut Log,
     state: &mut ShardState,
-    epoch: Epoch,
-    ending: &Ending<'_>,
-    purpose: Purpose,
+    at: (Epoch, Purpose),
+    (ending, result): (&Ending<'_>, &[u8]),
     dead: &mut Vec<EntryOffset>,
 ) -> Result<Outcome, Full> {
-    let entries = Entries::new(state, ending);
-    let mut group = log.begin(epoch, entries.bytes(), purpose)?;
-    let places = entries.write(&mut group);
-    let end = group.commit().end.offset;
-    dead.clear();
-    let gate = entries.apply(state, places, end, dead);
-    log.kill_all(dead);
-    log.keep_room(state.transactions.reserved());
+    let (entries, mut draft) = (OutcomeEntries::new(state, ending), Draft::answering(result, SpareDraft::default()));
+    let (end, gate) = state.commit(log, at, &mut draft, entries, dead)?;
     Ok(Outcome { end, gate })
 }

@@ -1,19 +1,17 @@
-//! `draft → execute`: what it will change and answer, and the changes in a group that has room for all that it adds.
+//! `draft`: what it will change and answer, what that needs, and what its answer must wait for.
 //!
-//! - **E4** Until `record` commits the group, nothing has happened: a draft or a group that is dropped was never there. Once the
-//!   group is open, nothing can fail.
+//! - **E4** Until `commit` nothing has happened: a draft that is dropped was never there.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
-use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
+use kasha_log::{Log, Purpose, entry_bytes};
 use kasha_store::{Draft, SpareDraft};
 use kasha_transaction::Footprint;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::{OutcomeCode, Update};
 
+use crate::request::Origin;
 use crate::request::order::{Action, Ordered};
-use crate::request::path::{RequestPath, Stop};
-use crate::request::record::record_bytes;
-use crate::request::{Origin, Why};
+use crate::request::path::RequestPath;
 use crate::shard::operation_keys;
 use crate::shard::transactions::Gated;
 
@@ -28,15 +26,6 @@ pub(super) struct Drafted<'r, 'a> {
     draft: Draft<'a>,
 }
 
-/// Its changes are in the open group.
-pub(super) struct Executed<'l, 'r, 'a> {
-    pub(super) ordered: Ordered<'r, 'a>,
-    pub(super) draft: Draft<'a>,
-    pub(super) group: GroupWriter<'l>,
-    /// What its answer waits for, if that is anything (R8.4).
-    pub(super) gated: Option<Box<(Gated, Vec<u8>)>>,
-}
-
 impl<'r, 'a> Drafted<'r, 'a> {
     pub(super) fn ordered(&self) -> &Ordered<'r, 'a> {
         &self.ordered
@@ -44,6 +33,10 @@ impl<'r, 'a> Drafted<'r, 'a> {
 
     pub(super) fn draft(&self) -> &Draft<'a> {
         &self.draft
+    }
+
+    pub(super) fn into_parts(self) -> (Ordered<'r, 'a>, Draft<'a>) {
+        (self.ordered, self.draft)
     }
 
     /// What it reads and writes, for transactions over several shards.
@@ -91,33 +84,9 @@ impl RequestPath<'_> {
         draft
     }
 
-    /// Opens the group for its changes and its result, the last that can be refused, and does what was drafted.
-    pub(super) fn execute<'l, 'r, 'a>(
-        &mut self,
-        log: &'l mut Log,
-        drafted: Drafted<'r, 'a>,
-    ) -> Result<Executed<'l, 'r, 'a>, Stop> {
-        let gated = self.gated(&drafted);
-        let Drafted { mut ordered, mut draft } = drafted;
-        let gate_bytes = gated.as_ref().map_or(0, |gated| entry_bytes(gated.1.len()));
-        let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len()) + gate_bytes;
-        let purpose = self.purpose(log, &ordered, &draft, bytes);
-        let mut group = match log.begin(self.epoch, bytes, purpose) {
-            Ok(group) => group,
-            Err(full) => {
-                ordered.memory().draft = draft.into_spare();
-                return Err(Stop::Nothing(Why::for_room(full)));
-            }
-        };
-        let dead = &mut ordered.memory().dead;
-        dead.clear();
-        self.state.store.write(&mut group, &mut draft, dead);
-        Ok(Executed { ordered, draft, group, gated })
-    }
-
     /// What its answer waits for, as the log is to say (R8.4, R8.15). What is given up touches nothing.
     #[inline]
-    fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
+    pub(super) fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
         if self.is_quiet { None } else { self.find_gate(drafted) }
     }
 
@@ -141,7 +110,7 @@ impl RequestPath<'_> {
     /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while
     /// may use up the reserve. Then those go on that leave no more alive than there was, and with them their clients'
     /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16).
-    fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
+    pub(super) fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
         let purpose = match (ordered.purpose(), ordered.action()) {
             (Purpose::Normal, Action::Repeat(_)) if draft.result().len() <= REPEATED_BYTES_MAX => Purpose::Freeing,
             (purpose, _) => purpose,
