@@ -28,7 +28,9 @@ use kasha_wire::Configuration;
 
 use crate::children::{Children, ClusterSpec};
 use crate::client::{Connect, create_table, look};
-use crate::limits;
+use crate::figure::{Figure, Ticks};
+use crate::section::Took;
+use crate::{limits, targets};
 use crowd::Crowd;
 use keys::Keys;
 use load::{Limit, Load, Tally, Workload};
@@ -86,6 +88,9 @@ impl BenchOptions {
     }
 }
 
+/// So many times the rounds that were asked for, at most, while nothing is decided.
+const MORE_ROUNDS: u32 = 4;
+
 /// One run of one benchmark: its folder, its progress bar, its time limit.
 #[derive(Debug)]
 pub(crate) struct Run<'o> {
@@ -93,6 +98,7 @@ pub(crate) struct Run<'o> {
     folder: PathBuf,
     bar: ProgressBar,
     began: Tick,
+    ticks: Ticks,
 }
 
 impl<'o> Run<'o> {
@@ -105,7 +111,7 @@ impl<'o> Run<'o> {
         bar.set_style(style.expect("a valid template"));
         bar.set_prefix(name.to_owned());
         bar.set_position(0);
-        Self { options, folder, bar, began: Clock::now() }
+        Self { options, folder, bar, began: Clock::now(), ticks: Ticks::now() }
     }
 
     pub(crate) fn say(&self, what: &str) {
@@ -127,6 +133,24 @@ impl<'o> Run<'o> {
     /// Does each round: as many as were asked for, or as many as the time allows, but two at least. Returns how many.
     pub(crate) fn rounds(&self, each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
         self.rounds_until(self.began.after(self.options.patience), each)
+    }
+
+    /// The same, and more rounds while the figures that each of them leads to decide nothing and there is time.
+    pub(crate) fn rounds_that_decide(
+        &self,
+        mut each: impl FnMut(u32) -> anyhow::Result<Vec<(&'static str, Figure)>>,
+    ) -> anyhow::Result<u32> {
+        let mut is_decided = true;
+        let mut done = self.rounds(|round| {
+            is_decided = each(round)?.into_iter().all(|(name, figure)| targets::is_decided(name, figure));
+            Ok(())
+        })?;
+        while !is_decided && done < MORE_ROUNDS * self.options.rounds && !self.is_out_of_patience() {
+            self.say(&format!("round {}: nothing is decided yet", done + 1));
+            is_decided = each(done)?.into_iter().all(|(name, figure)| targets::is_decided(name, figure));
+            done += 1;
+        }
+        Ok(done)
     }
 
     /// The same for a part of a benchmark, in this percentage of the benchmark's time.
@@ -160,10 +184,10 @@ impl<'o> Run<'o> {
     }
 
     /// Ends a successful run. (After a failure the logs stay, so that somebody can look for the reason.)
-    pub(crate) fn end(self) -> anyhow::Result<Duration> {
+    pub(crate) fn end(self) -> anyhow::Result<Took> {
         self.bar.finish_and_clear();
         remove(&self.folder)?;
-        Ok(Clock::now().since(self.began))
+        Ok(Took { time: Clock::now().since(self.began), stolen: Ticks::now().stolen_since(self.ticks) })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
 use crate::harness::{BenchOptions, Run, in_turns};
 use crate::report::{LatencyReport, Machine, Mode};
-use crate::section::Section;
+use crate::section::{Section, Took};
 
 /// The options of the measurement.
 #[derive(Clone, Debug)]
@@ -78,14 +78,14 @@ pub(crate) fn section(options: &BenchOptions) -> anyhow::Result<Section> {
     let usual = LatencyOptions::new(options.exe.clone(), faults);
     let link_delay = options.link_delay.unwrap_or(usual.link_delay);
     let options = BenchOptions { patience, ..options.clone() };
-    let (report, rounds, time) = measure(&LatencyOptions { link_delay, bench: options, ..usual })?;
-    Ok(report.into_section().took(time, rounds))
+    let (report, rounds, took) = measure(&LatencyOptions { link_delay, bench: options, ..usual })?;
+    Ok(report.into_section().took(took, rounds))
 }
 
-fn measure(options: &LatencyOptions) -> anyhow::Result<(LatencyReport, u32, Duration)> {
+fn measure(options: &LatencyOptions) -> anyhow::Result<(LatencyReport, u32, Took)> {
     options.check()?;
     let bench = BenchOptions { link_delay: Some(options.link_delay), ..options.bench.clone() };
-    let (mut measured, mut rounds, mut time) = (Vec::new(), u32::MAX, Duration::ZERO);
+    let (mut measured, mut rounds, mut took) = (Vec::new(), u32::MAX, Took::default());
     for &faults in &options.faults {
         let run = Run::begin(&format!("latency-f{faults}"), &bench);
         let mut arms = Vec::new();
@@ -98,10 +98,12 @@ fn measure(options: &LatencyOptions) -> anyhow::Result<(LatencyReport, u32, Dura
         let done = run.rounds(|round| in_turns(round, &mut arms, |arm| arm.round(1, &workload, limit)))?;
         measured.extend(Mode::ALL.into_iter().zip(&arms).map(|(mode, arm)| (faults, mode, arm.measured.clone())));
         drop(arms);
-        (rounds, time) = (rounds.min(done), time + run.end()?);
+        let ended = run.end()?;
+        rounds = rounds.min(done);
+        took = Took { time: took.time + ended.time, stolen: took.stolen.max(ended.stolen) };
     }
     let link_delay_us = u64::try_from(options.link_delay.as_micros()).unwrap_or(u64::MAX);
-    Ok((LatencyReport::new(Machine::this(), link_delay_us, options.value_bytes, &measured), rounds, time))
+    Ok((LatencyReport::new(Machine::this(), link_delay_us, options.value_bytes, &measured), rounds, took))
 }
 
 #[cfg(test)]

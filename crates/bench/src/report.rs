@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::figure::Spread;
 use crate::harness::{Measured, per};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table, rounded};
@@ -120,6 +121,8 @@ pub struct LatencyReport {
     /// `latency.f2.kasha/sync.p50` and so on, for every `f` and for p99. `kasha/sync` and `kasha/unreplicated` are the
     /// ratios of the medians at the largest `f`.
     pub ratios: BTreeMap<String, f64>,
+    /// Where those of the medians may lie.
+    pub spreads: BTreeMap<String, Spread>,
     /// The fast-path rate of mode `kasha` at the largest `f`.
     pub fast_path_rate: f64,
 }
@@ -133,7 +136,11 @@ impl LatencyReport {
     ) -> Self {
         let result = |(faults, mode, measured): &(u8, Mode, Measured)| ModeResult::new(*faults, *mode, measured);
         let results: Vec<ModeResult> = measured.iter().map(result).collect();
-        let mut ratios = BTreeMap::new();
+        let (mut ratios, mut spreads) = (BTreeMap::new(), BTreeMap::new());
+        let of = |result: &ModeResult| {
+            let is_it = |(faults, mode, _): &&(u8, Mode, Measured)| (*faults, *mode) == (result.faults, result.mode);
+            &measured.iter().find(is_it).expect("each result was measured").2
+        };
         let mut fast_path_rate = 0.0;
         let largest = results.iter().map(|result| result.faults).max();
         for kasha in results.iter().filter(|result| result.mode == Mode::Kasha) {
@@ -145,6 +152,9 @@ impl LatencyReport {
             for other in others {
                 let pair = format!("kasha/{}", other.mode.name());
                 let (p50, p99) = (ratio(kasha.p50_us, other.p50_us), ratio(kasha.p99_us, other.p99_us));
+                let by_rounds = of(kasha).relative_to(of(other), |round| round.p50_us);
+                spreads
+                    .extend(by_rounds.spread.map(|spread| (format!("latency.f{}.{pair}.p50", kasha.faults), spread)));
                 ratios.insert(format!("latency.f{}.{pair}.p50", kasha.faults), p50);
                 ratios.insert(format!("latency.f{}.{pair}.p99", kasha.faults), p99);
                 if is_largest {
@@ -152,7 +162,7 @@ impl LatencyReport {
                 }
             }
         }
-        Self { machine, link_delay_us, value_bytes, results, ratios, fast_path_rate }
+        Self { machine, link_delay_us, value_bytes, results, ratios, spreads, fast_path_rate }
     }
 
     /// The report as the findings of one benchmark. Keys without an `f` are left out: they repeat others.
@@ -193,6 +203,7 @@ impl LatencyReport {
             axis: Axis::Linear,
             series: Mode::ALL.map(line).into(),
         });
+        section.spreads = self.spreads;
         section.ratios = self.ratios.into_iter().filter(|(name, _)| name.starts_with("latency.")).collect();
         section
     }
@@ -254,7 +265,7 @@ impl fmt::Display for LatencyReport {
                 writeln!(f, "{:>6}  {:<20}  {:>7}  {:>7}", kasha.faults, pair, of("p50"), of("p99"))?;
             }
         }
-        write!(f, "\n{}", table(&judge(&["latency"], &self.ratios)))
+        write!(f, "\n{}", table(&judge(&["latency"], &self.ratios, &self.spreads)))
     }
 }
 

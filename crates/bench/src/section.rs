@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 
+use crate::figure::{ANYTHING, Figure, Spread};
 use crate::plot::Plot;
 
 /// One cell of a table.
@@ -135,6 +136,17 @@ impl fmt::Display for Table {
     }
 }
 
+/// What a benchmark took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Took {
+    pub(crate) time: Duration,
+    /// The share of the processors that the host took away meanwhile.
+    pub(crate) stolen: f64,
+}
+
+/// Of the processors' time: with more that is stolen, no figure decides anything.
+const STOLEN_MAX: f64 = 0.1;
+
 /// The findings of one benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
@@ -150,6 +162,8 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// Figures to be compared with targets and with other runs, by name.
     pub ratios: BTreeMap<String, f64>,
+    /// Where those figures may lie that were measured in rounds.
+    pub spreads: BTreeMap<String, Spread>,
     /// Names of figures that are not shown below the tables, because a table has them.
     #[serde(skip)]
     details: BTreeSet<String>,
@@ -162,19 +176,29 @@ impl Section {
     /// Findings without tables and figures yet.
     pub(crate) fn new(name: &'static str, about: impl Into<String>) -> Self {
         let (tables, ratios, details, plots) = (Vec::new(), BTreeMap::new(), BTreeSet::new(), Vec::new());
-        Self { name, about: about.into(), seconds: 0.0, rounds: 0, tables, ratios, details, plots }
+        let spreads = BTreeMap::new();
+        Self { name, about: about.into(), seconds: 0.0, rounds: 0, tables, ratios, spreads, details, plots }
     }
 
     /// Adds a figure under its name.
-    pub(crate) fn ratio(&mut self, name: impl Into<String>, value: f64) {
-        self.ratios.insert(name.into(), rounded(value, 4));
+    pub(crate) fn ratio(&mut self, name: impl Into<String>, figure: impl Into<Figure>) {
+        let (name, Figure { value, spread }) = (name.into(), figure.into());
+        if let Some(spread) = spread {
+            self.spreads.insert(name.clone(), spread.map(|end| rounded(end, 4)));
+        }
+        self.ratios.insert(name, rounded(value, 4));
+    }
+
+    /// The figure with this name says nothing: it decides no target.
+    pub(crate) fn refuse(&mut self, name: &str) {
+        self.spreads.insert(name.to_owned(), ANYTHING);
     }
 
     /// Adds a figure that also stands in a table.
-    pub(crate) fn detail(&mut self, name: impl Into<String>, value: f64) {
+    pub(crate) fn detail(&mut self, name: impl Into<String>, figure: impl Into<Figure>) {
         let name = name.into();
         self.details.insert(name.clone());
-        self.ratio(name, value);
+        self.ratio(name, figure);
     }
 
     /// The figures that stand in no table, as one table.
@@ -188,9 +212,14 @@ impl Section {
         self.ratios.iter().filter(|(name, _)| !self.details.contains(*name))
     }
 
-    /// Notes the time and the number of rounds.
-    pub(crate) fn took(mut self, time: Duration, rounds: u32) -> Self {
-        (self.seconds, self.rounds) = (rounded(time.as_secs_f64(), 1), rounds);
+    /// Notes the time and the number of rounds. What was measured while the host took processors away decides nothing.
+    pub(crate) fn took(mut self, took: Took, rounds: u32) -> Self {
+        (self.seconds, self.rounds) = (rounded(took.time.as_secs_f64(), 1), rounds);
+        if took.stolen >= STOLEN_MAX {
+            let percent = took.stolen * 100.0;
+            self.about += &format!("; NO VERDICT: the host of this machine took {percent:.0} % of its processors away");
+            self.spreads = self.ratios.keys().map(|name| (name.clone(), ANYTHING)).collect();
+        }
         self
     }
 }
@@ -233,12 +262,25 @@ mod tests {
         let mut section = Section::new("test", "a test");
         section.tables.push(table());
         section.ratio("a/b.p50", 1.23456);
-        section.detail("a.share", 0.5);
+        section.detail("a.share", Figure { value: 0.5, spread: Some([0.4, 0.6]) });
         let text = section.to_string();
         assert!(text.contains("a/b.p50") && !text.contains("a.share"), "{text}");
         let json = serde_json::to_value(&section).unwrap();
         assert_eq!(json["tables"][0]["rows"][0]["p50 µs"], 12.3);
         assert_eq!(json["tables"][0]["rows"][1]["share"], Json::Null);
         assert_eq!(json["ratios"]["a/b.p50"], 1.2346);
+        assert_eq!(json["spreads"], serde_json::json!({ "a.share": [0.4, 0.6] }));
+    }
+
+    #[test]
+    fn what_a_host_disturbed_says_so_and_decides_nothing() {
+        let of = |stolen| {
+            let mut section = Section::new("test", "a test");
+            section.ratio("test.one", 1.0);
+            section.took(Took { stolen, ..Took::default() }, 1)
+        };
+        assert!(of(0.02).spreads.is_empty() && !of(0.02).about.contains("NO VERDICT"));
+        assert_eq!(of(0.33).spreads["test.one"], ANYTHING);
+        assert!(of(0.33).about.ends_with("took 33 % of its processors away"), "{}", of(0.33).about);
     }
 }

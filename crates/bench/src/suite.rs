@@ -58,9 +58,17 @@ impl Report {
             client_states: options.states,
             shard_bytes: options.bytes,
         };
+        let spreads = sections.iter().flat_map(|section| section.spreads.clone()).collect();
         let seconds = rounded(sections.iter().map(|section| section.seconds).sum(), 1);
         let names: Vec<&str> = sections.iter().map(|section| section.name).collect();
-        Self { machine: Machine::this(), settings, seconds, targets: judge(&names, &ratios), ratios, sections }
+        Self {
+            machine: Machine::this(),
+            settings,
+            seconds,
+            targets: judge(&names, &ratios, &spreads),
+            ratios,
+            sections,
+        }
     }
 
     /// The report as JSON, for other programs.
@@ -147,14 +155,15 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["ratios"]["clients.bytes_each"], 100.0);
         let targets = json["targets"].as_array().unwrap();
-        let met: Vec<_> =
-            targets.iter().map(|target| (target["figure"].as_str().unwrap(), target["met"].as_bool())).collect();
+        let texts =
+            |target: &serde_json::Value| ["figure", "verdict"].map(|name| target[name].as_str().unwrap().to_owned());
+        let verdicts: Vec<_> = targets.iter().map(texts).collect();
         let expected = [
-            ("clients.many/one.p50", None),
-            ("clients.bytes_each", Some(true)),
-            ("floor.update/empty.p50", Some(false)),
+            ["clients.many/one.p50", "not_measured"],
+            ["clients.bytes_each", "met"],
+            ["floor.update/empty.p50", "missed"],
         ];
-        assert_eq!(met, expected);
+        assert_eq!(verdicts, expected);
         assert_eq!(json["sections"].as_array().unwrap().len(), 2);
         assert!(report.to_string().contains("MISSED"));
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::figure::{Figure, Spread};
 use crate::section::{Cell, Table};
 
 /// The kind of bound.
@@ -153,6 +154,20 @@ pub const TARGETS: &[Target] = &[
     at_most("outsiders.in_transaction.longest/median", 10.0, "24 programs on two numbers: nobody waits for long"),
 ];
 
+/// Whether a target is met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is, wherever in its range the figure lies.
+    Met,
+    /// It is not, wherever in its range the figure lies.
+    Missed,
+    /// The range has the bound within.
+    Undecided,
+    /// Its figure was not measured.
+    NotMeasured,
+}
+
 /// A target, and the figure that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
@@ -161,29 +176,49 @@ pub struct Judged {
     pub target: Target,
     /// The figure that was found; `None` if it was not measured.
     pub found: Option<f64>,
-    /// Whether the figure meets the target; `None` if it was not measured.
-    pub met: Option<bool>,
+    /// Where the figure may lie; `None` if it was counted, or found once.
+    pub spread: Option<Spread>,
+    /// Whether the figure meets the target.
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    fn new(target: Target, found: Option<f64>, spread: Option<Spread>) -> Self {
+        let meets = |figure: f64| match target.bound {
+            Bound::AtMost => figure <= target.value,
+            Bound::AtLeast => figure >= target.value,
+        };
+        let verdict = match (found, spread) {
+            (None, _) => Verdict::NotMeasured,
+            (Some(_), Some([from, to])) if meets(from) != meets(to) => Verdict::Undecided,
+            (Some(found), _) if meets(found) => Verdict::Met,
+            (Some(_), _) => Verdict::Missed,
+        };
+        Self { target, found, spread, verdict }
+    }
+}
+
+/// Whether a figure decides its targets: true, too, if it has none.
+pub(crate) fn is_decided(name: &str, figure: Figure) -> bool {
+    let mut targets = TARGETS.iter().filter(|target| target.figure == name);
+    targets.all(|&target| Judged::new(target, Some(figure.value), figure.spread).verdict != Verdict::Undecided)
 }
 
 /// Every target of these benchmarks, whether its figure was measured or not.
 #[must_use]
-pub fn judge(benchmarks: &[&str], ratios: &BTreeMap<String, f64>) -> Vec<Judged> {
+pub fn judge(benchmarks: &[&str], ratios: &BTreeMap<String, f64>, spreads: &BTreeMap<String, Spread>) -> Vec<Judged> {
     let is_theirs = |target: &&Target| benchmarks.iter().any(|benchmark| target.is_of(benchmark));
-    let judged = TARGETS.iter().filter(is_theirs).map(|&target| {
-        let found = ratios.get(target.figure).copied();
-        let met = found.map(|found| match target.bound {
-            Bound::AtMost => found <= target.value,
-            Bound::AtLeast => found >= target.value,
-        });
-        Judged { target, found, met }
-    });
+    let judged = TARGETS
+        .iter()
+        .filter(is_theirs)
+        .map(|&target| Judged::new(target, ratios.get(target.figure).copied(), spreads.get(target.figure).copied()));
     judged.collect()
 }
 
 /// The judged targets as a table for people.
 pub(crate) fn table(judged: &[Judged]) -> Table {
     let mut table = Table::new("Targets", &["figure", "target", "found", "met", "what it means"]);
-    for Judged { target, found, met } in judged {
+    for Judged { target, found, spread, verdict } in judged {
         let sign = match target.bound {
             Bound::AtMost => "≤",
             Bound::AtLeast => "≥",
@@ -191,11 +226,16 @@ pub(crate) fn table(judged: &[Judged]) -> Table {
         table.row([
             Cell::from(target.figure),
             Cell::from(format!("{sign} {}", target.value)),
-            found.map_or_else(|| Cell::from("not measured"), |found| Cell::from(found.to_string())),
-            Cell::from(match met {
-                Some(true) => "yes",
-                Some(false) => "MISSED",
-                None => "-",
+            match (found, spread) {
+                (None, _) => Cell::from("not measured"),
+                (Some(found), Some([from, to])) if to.is_finite() => Cell::from(format!("{found} ({from}–{to})")),
+                (Some(found), _) => Cell::from(found.to_string()),
+            },
+            Cell::from(match verdict {
+                Verdict::Met => "yes",
+                Verdict::Missed => "MISSED",
+                Verdict::Undecided => "undecided",
+                Verdict::NotMeasured => "-",
             }),
             Cell::from(target.about),
         ]);
@@ -212,16 +252,31 @@ mod tests {
     fn a_figure_is_judged_by_its_bound() {
         let ratios = [("clients.bytes_each", 116.0), ("floor.update/empty.p50", 1.26), ("something.else", 0.0)];
         let ratios = ratios.map(|(name, value)| (name.to_owned(), value)).into();
-        let judged = judge(&["clients", "floor"], &ratios);
-        let met: Vec<_> = judged.iter().map(|judged| (judged.target.figure, judged.met)).collect();
+        let judged = judge(&["clients", "floor"], &ratios, &BTreeMap::new());
+        let verdicts: Vec<_> = judged.iter().map(|judged| (judged.target.figure, judged.verdict)).collect();
         let expected = [
-            ("clients.many/one.p50", None),
-            ("clients.bytes_each", Some(true)),
-            ("floor.update/empty.p50", Some(false)),
+            ("clients.many/one.p50", Verdict::NotMeasured),
+            ("clients.bytes_each", Verdict::Met),
+            ("floor.update/empty.p50", Verdict::Missed),
         ];
-        assert_eq!(met, expected);
+        assert_eq!(verdicts, expected);
         let shown = table(&judged).to_string();
         assert!(shown.contains("not measured") && shown.contains("MISSED"), "{shown}");
+    }
+
+    #[test]
+    fn a_range_with_the_bound_within_decides_nothing() {
+        let target = at_most("floor.update/empty.p50", 1.25, "");
+        let verdict = |found: f64, spread| Judged::new(target, Some(found), Some(spread)).verdict;
+        assert_eq!(verdict(1.2, [1.1, 1.25]), Verdict::Met);
+        assert_eq!(verdict(1.2, [1.1, 1.26]), Verdict::Undecided);
+        assert_eq!(verdict(1.3, [1.2, 1.4]), Verdict::Undecided);
+        assert_eq!(verdict(1.3, [1.26, 1.4]), Verdict::Missed);
+        assert_eq!(verdict(1.3, crate::figure::ANYTHING), Verdict::Undecided);
+        let shown = table(&[Judged::new(target, Some(1.2), Some([1.1, 1.3]))]).to_string();
+        assert!(shown.contains("1.2 (1.1–1.3)") && shown.contains("undecided"), "{shown}");
+        let is_decided = |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some([1.0, value]) });
+        assert!(is_decided(1.2) && !is_decided(1.3));
     }
 
     #[test]
@@ -231,9 +286,13 @@ mod tests {
             assert_eq!(owners.count(), 1, "{target:?}");
         }
         let all: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
-        assert_eq!(judge(&all, &BTreeMap::new()).len(), TARGETS.len(), "what was not measured is not left out");
-        let keys = judge(&["hot-key"], &BTreeMap::new());
+        assert_eq!(
+            judge(&all, &BTreeMap::new(), &BTreeMap::new()).len(),
+            TARGETS.len(),
+            "what was not measured is not left out"
+        );
+        let keys = judge(&["hot-key"], &BTreeMap::new(), &BTreeMap::new());
         assert!(!keys.is_empty() && keys.iter().all(|judged| judged.target.figure.starts_with("hot_key.")));
-        assert!(judge(&["batch"], &BTreeMap::new()).is_empty(), "it has no targets");
+        assert!(judge(&["batch"], &BTreeMap::new(), &BTreeMap::new()).is_empty(), "it has no targets");
     }
 }

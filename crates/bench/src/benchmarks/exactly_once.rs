@@ -43,11 +43,15 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         }
     }
     let limit = Limit::Time(options.round);
-    let rounds = run.rounds(|round| {
+    let rounds = run.rounds_that_decide(|round| {
         in_turns(round, &mut points, |Point { arm, alone, crowded }| {
             arm.round_into(1, &workload, limit, alone)?;
             arm.round_into(CLIENTS, &workload, limit, crowded)
-        })
+        })?;
+        let [on, off, ..] = &points[..] else { unreachable!("pairs") };
+        let p50 = on.alone.relative_to(&off.alone, |round| round.p50_us);
+        let cpu = on.crowded.relative_to(&off.crowded, |round| round.cpu_us);
+        Ok(vec![("exactly_once.unreplicated.on/off.p50", p50), ("exactly_once.unreplicated.on/off.cpu", cpu)])
     })?;
     let about = format!(
         "with completion records and look-ups, and without; puts of {VALUE_BYTES} bytes to {KEYS} keys; latency of one \

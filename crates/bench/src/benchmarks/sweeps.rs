@@ -115,15 +115,15 @@ pub(super) struct Line {
 
 impl Line {
     /// Operations a second at the last point, by those at the first.
-    pub(super) fn last_by_first(&self) -> f64 {
+    pub(super) fn last_by_first(&self) -> crate::figure::Figure {
         self.by_first(self.points.len() - 1)
     }
 
     /// The same at this point.
-    pub(super) fn by_first(&self, point: usize) -> f64 {
+    pub(super) fn by_first(&self, point: usize) -> crate::figure::Figure {
         let (first, point) = (&self.points[0], &self.points[point]);
         let faster = point.measured.relative_to(&first.measured, |round| round.throughput);
-        faster * per(point.operations_each(), first.operations_each())
+        faster.times(per(point.operations_each(), first.operations_each()))
     }
 }
 

@@ -220,7 +220,7 @@ impl Points {
             section.ratio(name("cpu"), point.crowded.relative_to(&update.crowded, |round| round.cpu_us));
         }
         let [read, both] = &self.reads_on_two;
-        section.ratio("transactions.reads2/in_turn.p50", p50(both, read) / 2.0);
+        section.ratio("transactions.reads2/in_turn.p50", p50(both, read).times(0.5));
         self.compare_modes(section);
         let [
             update,
@@ -272,7 +272,7 @@ impl Points {
             let throughput = faster(point, update);
             section.ratio(format!("transactions.{name}/update.throughput"), throughput);
             // As Granola's thesis counts them (6.4): it does something on both shards.
-            section.ratio(format!("transactions.{name}/update.operations"), f64::from(BOTH.shards) * throughput);
+            section.ratio(format!("transactions.{name}/update.operations"), throughput.times(f64::from(BOTH.shards)));
         };
         by_updates("independent2", independent, update);
         by_updates("as_sent2", as_sent, update);

@@ -3,6 +3,7 @@
 use kasha_wire::status::{LongTurn, LoopTurns, LoopUsage};
 
 use super::load::Tally;
+use crate::figure::Figure;
 
 /// The measurements of one mode: what its clients saw, and what its primary's event loop used meanwhile.
 ///
@@ -56,11 +57,12 @@ impl Measured {
     ///
     /// # Panics
     /// If the rounds are not pairs, or if one of them measured nothing: its ratio, 0, would meet any target.
-    pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> f64 {
+    pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> Figure {
         assert_eq!(self.rounds.len(), other.rounds.len(), "modes that are compared are measured in the same rounds");
         let mut both = self.rounds.iter().chain(&other.rounds);
         assert!(both.all(|round| figure(round) > 0.0), "a round measured nothing");
-        median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| per(figure(this), figure(other))))
+        let pairs = self.rounds.iter().zip(&other.rounds);
+        Figure::median_of(pairs.map(|(this, other)| per(figure(this), figure(other))))
     }
 
     /// The share of updates that were complete by their witnesses, in one round trip.
@@ -143,10 +145,10 @@ mod tests {
         // A machine that gets slower meanwhile: the quotient of the medians, 8 and 10, is the quotient of no round.
         let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 30_000_000)]);
         let other = measured(&[(1000, 2_000_000), (1000, 10_000_000), (1000, 10_000_000)]);
-        assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0);
-        assert_eq!(Measured::new().relative_to(&Measured::new(), |round| round.cpu_us), 0.0);
+        assert_eq!(one.relative_to(&other, |round| round.cpu_us).value, 2.0);
+        assert_eq!(Measured::new().relative_to(&Measured::new(), |round| round.cpu_us).value, 0.0);
         let (one, other) = (measured(&[(1, 3_000_000), (1, 6_000_000)]), measured(&[(1, 1_000_000), (1, 6_000_000)]));
-        assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0, "between 3 and 1");
+        assert_eq!(one.relative_to(&other, |round| round.cpu_us).value, 2.0, "between 3 and 1");
     }
 
     #[test]

@@ -279,13 +279,14 @@ impl fmt::Display for RivalsReport {
         for (key, ratio) in ratios {
             writeln!(f, "{key:<58} {ratio:>7.3}")?;
         }
-        write!(f, "\n{}", table(&judge(&["rivals"], ratios)))
+        write!(f, "\n{}", table(&judge(&["rivals"], ratios, &BTreeMap::new())))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::targets::Verdict;
 
     fn report() -> RivalsReport {
         let options = RivalsOptions::new("kasha".into());
@@ -318,8 +319,9 @@ mod tests {
         near("rivals.500us.kasha-f1/redis-wait1.p99", 0.75);
         near("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0);
         near("rivals.500us.c64.kasha-f2/redis-wait2.cpu", 5.0 / 6.0);
-        let met: Vec<_> = judge(&["rivals"], &report.ratios).iter().map(|judged| judged.met).collect();
-        assert_eq!(met, [Some(true), Some(false), Some(true)]);
+        let judged = judge(&["rivals"], &report.ratios, &BTreeMap::new());
+        let met: Vec<_> = judged.iter().map(|judged| judged.verdict).collect();
+        assert_eq!(met, [Verdict::Met, Verdict::Missed, Verdict::Met]);
         assert!(report.to_string().contains("MISSED"));
         assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
         assert!(
