@@ -39,153 +39,97 @@ pub struct Intensity {
     pub acts: Acts,
 }
 
-/// Weights of the nemesis's acts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acts {
-    /// A node's process is killed and comes back after a while.
-    pub crash: u64,
-    /// A node's process is killed and comes back before its lease has lapsed.
-    pub fast_restart: u64,
-    /// A node's process is killed in the middle of a turn.
-    pub torn_turn: u64,
-    /// A node's machine loses power.
-    pub power: u64,
-    /// Every machine loses power (only where fsync promises to survive it).
-    pub blackout: u64,
-    /// Every machine loses power although nothing but the flushes in the background is fsynced.
-    pub blackout_replicated: u64,
-    /// Every machine of one shard, and no other, loses power in the same way.
-    pub shard_blackout: u64,
-    /// Every process is killed, disks stay.
-    pub kill_all: u64,
-    /// A member is lost, and every process is killed while a joiner copies what it had.
-    pub kill_all_copying: u64,
-    /// A node is stopped and goes on later, without knowing that.
-    pub zombie: u64,
-    /// A node gets slow.
-    pub slow: u64,
-    /// Hosts are cut off from each other.
-    pub partition: u64,
-    /// One direction between two hosts is cut.
-    pub one_way: u64,
-    /// The coordinator is killed and comes back.
-    pub coordinator: u64,
-    /// The coordinator is away for a whole minute.
-    pub coordinator_minute: u64,
-    /// The coordinator's process is killed, and comes back soon.
-    pub coordinator_restart: u64,
-    /// The coordinator's machine loses power, and comes back soon.
-    pub coordinator_reboot: u64,
-    /// The coordinator's machine loses power as soon as it tells something new.
-    pub coordinator_telling: u64,
-    /// The coordinator's folder is lost, or an older copy takes its place, and it comes back later.
-    pub lost_memory: u64,
-    /// A client dies for ever, and another is born.
-    pub client: u64,
-    /// A client is stopped, perhaps for longer than its lease.
-    pub client_pause: u64,
-    /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
-    pub depose: u64,
-    /// A primary is cut off together with its witnesses and some clients: they go on, and no other node can recover the
-    /// shard.
-    pub apart: u64,
-    /// A primary is cut off. When its successor restarts, it comes back for its backups, but not for the coordinator.
-    pub old_primary: u64,
-    /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
-    pub list_change: u64,
-    /// A node dies, and a file of it that must be whole is damaged or gone when it comes back.
-    pub damage: u64,
-    /// A primary is cut off from the coordinator only: the other nodes report that they hear it.
-    pub unheard: u64,
-    /// A backup of a whole set dies, and comes back when the others have gone on without it.
-    pub away: u64,
-    /// A shard's witnesses lose their files, or are away, while only the last primary has what was answered last.
-    pub without_witness: u64,
-    /// A node is asked to stop, and then its machine is switched off, or loses power before the stop is over, or later.
-    pub orderly_stop: u64,
+macro_rules! acts {
+    ($($(#[$doc:meta])* $weight:ident $act:ident,)*) => {
+        /// Weights of the nemesis's acts.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Acts { $($(#[$doc])* pub $weight: u64),* }
+
+        /// One act of the nemesis.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Act { $($(#[$doc])* $act),* }
+
+        impl Acts {
+            /// The acts and their weights.
+            pub fn weights(&self) -> impl Iterator<Item = (Act, u64)> {
+                [$((Act::$act, self.$weight)),*].into_iter()
+            }
+        }
+    };
 }
 
-/// One act of the nemesis. Each is described at the field of [`Acts`] with the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "see above")]
-pub enum Act {
-    Crash,
-    FastRestart,
-    TornTurn,
-    Power,
-    Blackout,
-    BlackoutReplicated,
-    ShardBlackout,
-    KillAll,
-    KillAllCopying,
-    Zombie,
-    Slow,
-    Partition,
-    OneWay,
-    Coordinator,
-    CoordinatorMinute,
-    CoordinatorRestart,
-    CoordinatorReboot,
-    CoordinatorTelling,
-    LostMemory,
-    Client,
-    ClientPause,
-    Depose,
-    Apart,
-    OldPrimary,
-    ListChange,
-    Damage,
-    Unheard,
-    Away,
-    WithoutWitness,
-    OrderlyStop,
+// Each act is caused by a row in a file of `faults`.
+acts! {
+    /// A node's process is killed and comes back after a while.
+    crash Crash,
+    /// A node's process is killed and comes back before its lease has lapsed.
+    fast_restart FastRestart,
+    /// A node's process is killed in the middle of a turn.
+    torn_turn TornTurn,
+    /// A node's machine loses power.
+    power Power,
+    /// Every machine loses power (only where fsync promises to survive it).
+    blackout Blackout,
+    /// Every machine loses power although nothing but the flushes in the background is fsynced.
+    blackout_replicated BlackoutReplicated,
+    /// Every machine of one shard, and no other, loses power in the same way.
+    shard_blackout ShardBlackout,
+    /// Every process is killed, disks stay.
+    kill_all KillAll,
+    /// A member is lost, and every process is killed while a joiner copies what it had.
+    kill_all_copying KillAllCopying,
+    /// A node is stopped and goes on later, without knowing that.
+    zombie Zombie,
+    /// A node gets slow.
+    slow Slow,
+    /// Hosts are cut off from each other.
+    partition Partition,
+    /// One direction between two hosts is cut.
+    one_way OneWay,
+    /// The coordinator is killed and comes back.
+    coordinator Coordinator,
+    /// The coordinator is away for a whole minute.
+    coordinator_minute CoordinatorMinute,
+    /// The coordinator's process is killed, and comes back soon.
+    coordinator_restart CoordinatorRestart,
+    /// The coordinator's machine loses power, and comes back soon.
+    coordinator_reboot CoordinatorReboot,
+    /// The coordinator's machine loses power as soon as it tells something new.
+    coordinator_telling CoordinatorTelling,
+    /// The coordinator's folder is lost, or an older copy takes its place, and it comes back later.
+    lost_memory LostMemory,
+    /// A client dies for ever, and another is born.
+    client Client,
+    /// A client is stopped, perhaps for longer than its lease.
+    client_pause ClientPause,
+    /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
+    depose Depose,
+    /// A primary is cut off together with its witnesses and some clients: they go on, and no other node can recover the
+    /// shard.
+    apart Apart,
+    /// A primary is cut off. When its successor restarts, it comes back for its backups, but not for the coordinator.
+    old_primary OldPrimary,
+    /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
+    list_change ListChange,
+    /// A node dies, and a file of it that must be whole is damaged or gone when it comes back.
+    damage Damage,
+    /// A primary is cut off from the coordinator only: the other nodes report that they hear it.
+    unheard Unheard,
+    /// A backup of a whole set dies, and comes back when the others have gone on without it.
+    away Away,
+    /// A shard's witnesses lose their files, or are away, while only the last primary has what was answered last.
+    without_witness WithoutWitness,
+    /// A node is asked to stop, and then its machine is switched off, or loses power before the stop is over, or later.
+    orderly_stop OrderlyStop,
 }
 
 impl Acts {
-    /// The acts and their weights.
-    #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 30] {
-        [
-            (Act::Crash, self.crash),
-            (Act::FastRestart, self.fast_restart),
-            (Act::TornTurn, self.torn_turn),
-            (Act::Power, self.power),
-            (Act::Blackout, self.blackout),
-            (Act::BlackoutReplicated, self.blackout_replicated),
-            (Act::ShardBlackout, self.shard_blackout),
-            (Act::KillAll, self.kill_all),
-            (Act::KillAllCopying, self.kill_all_copying),
-            (Act::Zombie, self.zombie),
-            (Act::Slow, self.slow),
-            (Act::Partition, self.partition),
-            (Act::OneWay, self.one_way),
-            (Act::Coordinator, self.coordinator),
-            (Act::CoordinatorMinute, self.coordinator_minute),
-            (Act::CoordinatorRestart, self.coordinator_restart),
-            (Act::CoordinatorReboot, self.coordinator_reboot),
-            (Act::CoordinatorTelling, self.coordinator_telling),
-            (Act::LostMemory, self.lost_memory),
-            (Act::Client, self.client),
-            (Act::ClientPause, self.client_pause),
-            (Act::Depose, self.depose),
-            (Act::Apart, self.apart),
-            (Act::OldPrimary, self.old_primary),
-            (Act::ListChange, self.list_change),
-            (Act::Damage, self.damage),
-            (Act::Unheard, self.unheard),
-            (Act::Away, self.away),
-            (Act::WithoutWitness, self.without_witness),
-            (Act::OrderlyStop, self.orderly_stop),
-        ]
-    }
-
     /// An act, drawn by weight; `None`: all weights are 0.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> Option<Act> {
-        let weights = self.weights();
-        let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
+        let all: u64 = self.weights().map(|(_, weight)| weight).sum();
         let mut draw = if all == 0 { return None } else { rng.below(all) };
-        for (act, weight) in weights {
+        for (act, weight) in self.weights() {
             if draw < weight {
                 return Some(act);
             }
@@ -266,19 +210,7 @@ impl Intensity {
             list_change: weight(2),
             unheard: weight(2),
             // Drawn only where a scenario asks for them.
-            blackout_replicated: 0,
-            shard_blackout: 0,
-            kill_all_copying: 0,
-            apart: 0,
-            coordinator_minute: 0,
-            coordinator_restart: 0,
-            coordinator_reboot: 0,
-            damage: 0,
-            lost_memory: 0,
-            coordinator_telling: 0,
-            away: 0,
-            without_witness: 0,
-            orderly_stop: 0,
+            ..Acts::default()
         };
         intensity
     }

@@ -2,23 +2,63 @@
 
 use kasha_types::ConfigVersion;
 
-use super::{Nemesis, Step};
-use crate::clock::{SimTime, micros};
+use super::{Fault, Nemesis, always};
+use crate::clock::{SimTime, micros, millis};
 use crate::intensity::Act;
 use crate::world::World;
 
 /// How often it checks whether the coordinator has told something new.
 pub(super) const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
+/// For how many leases it checks that.
+const LOOK_FOR_NEWS_LEASES: u64 = 6;
+
+/// Longer than any lease of a node.
+const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        act: Act::Coordinator,
+        is_possible: always,
+        cause: |nemesis, world, chance| nemesis.coordinator_outage(world, chance.time),
+    },
+    Fault {
+        act: Act::CoordinatorMinute,
+        is_possible: |nemesis, world| world.is_up(nemesis.hosts.coordinator),
+        cause: |nemesis, world, _| {
+            world.probes.hit("nemesis: coordinator away for a minute");
+            nemesis.coordinator_outage(world, COORDINATOR_AWAY_LONG);
+        },
+    },
+    Fault {
+        act: Act::CoordinatorRestart,
+        is_possible: always,
+        cause: |nemesis, world, _| nemesis.coordinator_comes_back(world, Act::CoordinatorRestart),
+    },
+    Fault {
+        act: Act::CoordinatorReboot,
+        is_possible: always,
+        cause: |nemesis, world, _| nemesis.coordinator_comes_back(world, Act::CoordinatorReboot),
+    },
+    Fault {
+        act: Act::CoordinatorTelling,
+        is_possible: always,
+        cause: |nemesis, world, _| {
+            let (told, until) = (nemesis.newest_told(), world.now.after(nemesis.lease * LOOK_FOR_NEWS_LEASES));
+            nemesis.later(world.now, move |nemesis, world| nemesis.kill_coordinator_if_telling(world, told, until));
+        },
+    },
+];
+
 impl Nemesis {
     pub(super) fn coordinator_outage(&mut self, world: &mut World, time: u64) {
         world.probes.hit("nemesis: coordinator outage");
         let coordinator = self.hosts.coordinator;
         if self.rng.chance(1, 6) {
             world.pause(coordinator);
-            self.later(world.now.after(time), Step::Resume(coordinator));
+            self.later(world.now.after(time), move |_, world| world.resume(coordinator));
         } else if self.rng.chance(1, 3) {
             world.lose_power(coordinator);
-            self.later(world.now.after(time), Step::Start(coordinator));
+            self.start_later(world.now.after(time), coordinator);
         } else {
             self.kill_for(world, coordinator, time);
         }
@@ -35,9 +75,10 @@ impl Nemesis {
             world.probes.hit("coordinator lost power as it told something");
             world.lose_power(coordinator);
             let time = self.a_while();
-            self.later(world.now.after(time), Step::Start(coordinator));
+            self.start_later(world.now.after(time), coordinator);
         } else if world.now < until {
-            self.later(world.now.after(LOOK_FOR_NEWS_EVERY), Step::KillCoordinatorTelling { told, until });
+            let at = world.now.after(LOOK_FOR_NEWS_EVERY);
+            self.later(at, move |nemesis, world| nemesis.kill_coordinator_if_telling(world, told, until));
         }
     }
 
@@ -55,6 +96,6 @@ impl Nemesis {
             world.kill(coordinator);
         }
         let time = self.rng.below(self.lease * 2);
-        self.later(world.now.after(time), Step::Start(coordinator));
+        self.start_later(world.now.after(time), coordinator);
     }
 }

@@ -5,9 +5,10 @@
 
 use kasha_types::ConfigVersion;
 
-use super::{Nemesis, Step};
+use super::{Fault, Nemesis, always};
 use crate::clock::{SimTime, millis};
 use crate::disk::SimDisk;
+use crate::intensity::Act;
 use crate::process::Process;
 use crate::world::World;
 
@@ -18,16 +19,8 @@ const NOTED_WITHIN: u64 = millis(150);
 /// The wrong folder stays for at most so many leases.
 const LEASES_MAX: u64 = 8;
 
-/// What happens next to the coordinator's folder.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum MemoryStep {
-    /// As soon as more than f nodes know more than the copy, it takes the folder's place.
-    WhenOld {
-        until: SimTime,
-    },
-    Swap,
-    Restore,
-}
+pub(super) const FAULTS: &[Fault] =
+    &[Fault { act: Act::LostMemory, is_possible: always, cause: |nemesis, world, _| nemesis.lose_memory(world) }];
 
 /// The folders of the coordinator beside the one that it uses.
 #[derive(Debug, Default)]
@@ -49,25 +42,17 @@ impl Nemesis {
         let copy = if is_empty { SimDisk::new() } else { world.copy_of_disk(self.hosts.coordinator) };
         self.folders.copy = Some((copy, version));
         let until = world.now.after(self.lease * 20);
-        self.later(world.now.after(LOOK_EVERY), Step::Memory(MemoryStep::WhenOld { until }));
+        self.later(world.now.after(LOOK_EVERY), move |nemesis, world| nemesis.swap_when_old(world, until));
     }
 
-    pub(super) fn memory_step(&mut self, world: &mut World, step: MemoryStep) {
-        match step {
-            MemoryStep::WhenOld { until } => {
-                if self.is_known_more_widely(world) {
-                    self.later(world.now.after(NOTED_WITHIN), Step::Memory(MemoryStep::Swap));
-                } else if world.now < until {
-                    self.later(world.now.after(LOOK_EVERY), Step::Memory(step));
-                } else {
-                    self.folders.copy = None;
-                }
-            }
-            MemoryStep::Swap => self.swap_folder(world),
-            MemoryStep::Restore => {
-                self.restore_folder(world);
-                world.start(self.hosts.coordinator);
-            }
+    /// As soon as more than f nodes know more than the copy, it takes the folder's place.
+    fn swap_when_old(&mut self, world: &mut World, until: SimTime) {
+        if self.is_known_more_widely(world) {
+            self.later(world.now.after(NOTED_WITHIN), |nemesis, world| nemesis.swap_folder(world));
+        } else if world.now < until {
+            self.later(world.now.after(LOOK_EVERY), move |nemesis, world| nemesis.swap_when_old(world, until));
+        } else {
+            self.folders.copy = None;
         }
     }
 
@@ -95,7 +80,10 @@ impl Nemesis {
         self.folders.own = Some(world.put_disk(coordinator, copy));
         world.start(coordinator);
         let time = self.rng.between(self.lease / 2, self.lease * LEASES_MAX);
-        self.later(world.now.after(time), Step::Memory(MemoryStep::Restore));
+        self.later(world.now.after(time), |nemesis, world| {
+            nemesis.restore_folder(world);
+            world.start(nemesis.hosts.coordinator);
+        });
     }
 
     /// The coordinator's process ends, and its own folder is back.

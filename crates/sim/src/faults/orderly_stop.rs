@@ -4,8 +4,9 @@
 use kasha_types::ShardId;
 
 use super::without_witness::lose_witnesses;
-use super::{Nemesis, Step};
+use super::{Fault, Kind, Nemesis, is_all_up};
 use crate::clock::{SimTime, millis};
+use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
 
@@ -13,6 +14,12 @@ use crate::world::World;
 const LOOK_EVERY: u64 = millis(2);
 /// How long a stop may take; then the processes are killed.
 pub(super) const STOP_PATIENCE: u64 = millis(300);
+
+pub(super) const FAULTS: &[Fault] = &[Fault {
+    act: Act::OrderlyStop,
+    is_possible: is_all_up,
+    cause: |nemesis, world, chance| nemesis.stop_for(world, chance.node, chance.time, Afterwards::LosesPower),
+}];
 
 /// What follows the stop. In every other case the machine is switched off when its processes have ended in good order.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +37,12 @@ impl Nemesis {
         world.probes.hit("nemesis: orderly stop");
         world.begin_stop(host);
         let until = world.now.after(STOP_PATIENCE);
-        self.later(world.now.after(LOOK_EVERY), Step::WhenStopped { host, time, then, until });
+        self.look_for_end(world.now.after(LOOK_EVERY), (host, time), then, until);
+    }
+
+    fn look_for_end(&mut self, at: SimTime, (host, time): (HostId, u64), then: Afterwards, until: SimTime) {
+        let look = move |nemesis: &mut Self, world: &mut World| nemesis.end_stop(world, (host, time), then, until);
+        self.later_as(at, Kind::Stopping(host), look);
     }
 
     pub(super) fn end_stop(
@@ -47,7 +59,7 @@ impl Nemesis {
             return self.power_off(world, host, time);
         }
         if !has_ended && world.now < until {
-            return self.later(world.now.after(LOOK_EVERY), Step::WhenStopped { host, time, then, until });
+            return self.look_for_end(world.now.after(LOOK_EVERY), (host, time), then, until);
         }
         self.kill_for(world, host, time);
         if has_ended {
@@ -62,8 +74,18 @@ impl Nemesis {
             Afterwards::LosesWitness(None) => {}
             Afterwards::LosesPower => {
                 let soon = self.rng.between(self.lease, self.lease * 4);
-                self.later(world.now.after(time + soon), Step::LosePower(host));
+                self.later(world.now.after(time + soon), move |nemesis, world| {
+                    nemesis.lose_power_if_possible(world, host)
+                });
             }
+        }
+    }
+
+    fn lose_power_if_possible(&mut self, world: &mut World, host: HostId) {
+        let time = self.a_while();
+        if self.may_lose_power(world) {
+            world.probes.hit("nemesis: power loss");
+            self.power_off(world, host, time);
         }
     }
 
@@ -71,6 +93,6 @@ impl Nemesis {
     pub(super) fn power_off(&mut self, world: &mut World, host: HostId, time: u64) {
         self.lost_at = Some(world.now);
         world.lose_power(host);
-        self.later(world.now.after(time), Step::Start(host));
+        self.start_later(world.now.after(time), host);
     }
 }

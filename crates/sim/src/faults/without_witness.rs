@@ -6,14 +6,22 @@ use kasha_types::{Epoch, ShardId};
 use kasha_wire::ShardPhase;
 
 use super::orderly_stop::{Afterwards, STOP_PATIENCE};
-use super::{Cuts, Nemesis, Parts, Step, both_ways};
+use super::{Cuts, Fault, Nemesis, Parts, always, both_ways};
 use crate::clock::{SimTime, micros, millis};
+use crate::intensity::Act;
 use crate::network::HostId;
 use crate::process::Process;
 use crate::world::World;
 
 /// How often it is checked whether a successor has begun.
 const LOOK_FOR_SUCCESSOR_EVERY: u64 = micros(50);
+
+pub(super) const FAULTS: &[Fault] = &[Fault {
+    act: Act::WithoutWitness,
+    is_possible: always,
+    cause: |nemesis, world, _| nemesis.without_witness(world),
+}];
+
 /// The ways in which a shard is left without a witness.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
@@ -60,7 +68,8 @@ impl Nemesis {
             let cut = if matches!(way, Way::PrimaryStopped) { alone + STOP_PATIENCE } else { alone };
             self.cut_for(world, cuts, cut);
         }
-        self.later(world.now.after(alone), Step::WithoutWitness { shard, way });
+        let at = world.now.after(alone);
+        self.later(at, move |nemesis, world| nemesis.leave_without_witness(world, shard, way));
     }
 
     pub(super) fn leave_without_witness(&mut self, world: &mut World, shard: ShardId, way: Way) {
@@ -95,9 +104,17 @@ impl Nemesis {
                 self.kill_for(world, primary, time);
                 let until = now.after(lease * 8);
                 let syncs = self.rng.chance(2, 3);
-                self.later(now, Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until });
+                self.look_for_successor(now, (shard, after, syncs), files_gone, until);
             }
         }
+    }
+
+    fn look_for_successor(&mut self, at: SimTime, of: (ShardId, Epoch, bool), files_gone: bool, until: SimTime) {
+        self.later(at, move |nemesis, world| nemesis.when_successor_begins(world, of, files_gone, until));
+    }
+
+    fn look_for_torn_term(&mut self, at: SimTime, of: (ShardId, HostId), unheard: Cuts, until: SimTime) {
+        self.later(at, move |nemesis, world| nemesis.when_term_torn(world, of, unheard, until));
     }
 
     /// The successor is to die soon, in the middle of a turn or between two turns.
@@ -114,11 +131,12 @@ impl Nemesis {
             && (!syncs || is_syncing(world, self.hosts.nodes[usize::from(config.primary.0) - 1], shard))
         {
             let soon = self.rng.below(millis(3));
-            return self.later(world.now.after(soon), Step::SuccessorDies { shard, files_gone });
+            let at = world.now.after(soon);
+            return self.later(at, move |nemesis, world| nemesis.successor_dies(world, shard, files_gone));
         }
         if world.now < until {
-            let step = Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until };
-            self.later(world.now.after(LOOK_FOR_SUCCESSOR_EVERY), step);
+            let at = world.now.after(LOOK_FOR_SUCCESSOR_EVERY);
+            self.look_for_successor(at, (shard, after, syncs), files_gone, until);
         }
     }
 
@@ -129,7 +147,7 @@ impl Nemesis {
         if self.rng.chance(1, 2) {
             let effects = self.rng.below(30);
             world.kill_after_effects(primary, effects);
-            self.later(world.now.after(time), Step::Start(primary));
+            self.start_later(world.now.after(time), primary);
         } else {
             self.kill_for(world, primary, time);
         }
@@ -149,7 +167,7 @@ impl Nemesis {
         self.kill_for(world, last, soon);
         let unheard = both_ways(last, &self.hosts.nodes);
         unheard.iter().for_each(|&(from, to)| world.network.cut(from, to));
-        self.later(now, Step::WhenTermTorn { shard, last, unheard, until: now.after(lease * 8) });
+        self.look_for_torn_term(now, (shard, last), unheard, now.after(lease * 8));
     }
 
     pub(super) fn when_term_torn(
@@ -161,8 +179,8 @@ impl Nemesis {
     ) {
         let torn = world.take_torn_term();
         if torn.is_none() && world.now < until {
-            let step = Step::WhenTermTorn { shard, last, unheard, until };
-            return self.later(world.now.after(LOOK_FOR_SUCCESSOR_EVERY), step);
+            let at = world.now.after(LOOK_FOR_SUCCESSOR_EVERY);
+            return self.look_for_torn_term(at, (shard, last), unheard, until);
         }
         unheard.into_iter().for_each(|(from, to)| world.network.join(from, to));
         self.hosts.nodes.iter().for_each(|&host| world.disarm(host));
@@ -171,7 +189,7 @@ impl Nemesis {
         let others: Vec<HostId> = witnesses.into_iter().filter(|&host| host != torn && host != last).collect();
         self.witnesses_away(world, &others, shard, self.lease / 8, true);
         let soon = self.rng.below(self.lease / 4);
-        self.later(world.now.after(soon), Step::Start(torn));
+        self.start_later(world.now.after(soon), torn);
     }
 
     fn witnesses_away(&mut self, world: &mut World, hosts: &[HostId], shard: ShardId, time: u64, files_gone: bool) {
