@@ -9,6 +9,14 @@ use serde::de::{Deserializer, Error, Visitor};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written(pub Duration);
 
+impl std::str::FromStr for Written {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text).map(Self)
+    }
+}
+
 impl<'de> serde::Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Text;

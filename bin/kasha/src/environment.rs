@@ -9,7 +9,7 @@ use tracing_subscriber::filter::LevelFilter;
 const LOG: &str = "KASHA_LOG";
 const PREFIX: &str = "KASHA_";
 /// Tests of this program set them.
-const OF_TESTS: [&str; 2] = ["KASHA_TEST_", "KASHA_BIN"];
+const OF_TESTS: [&str; 3] = ["KASHA_TEST_", "KASHA_BIN", "KASHA_LAB"];
 
 /// Wrong letters that are still taken for a slip.
 const WRONG_LETTERS_MAX: usize = 2;

@@ -22,6 +22,7 @@ pub mod host;
 pub mod place;
 mod processes;
 mod server;
+mod settings;
 mod start;
 mod status;
 mod stderr;

@@ -12,7 +12,6 @@ use kasha_runtime::say;
 use kasha_types::NodeId;
 use kasha_types::limits::NODE_LEASE;
 use kasha_wire::Durability;
-use serde::Deserialize;
 
 use crate::duration::Written;
 use crate::host::{
@@ -20,95 +19,18 @@ use crate::host::{
     wait_and_stop,
 };
 use crate::place::Place;
+use crate::settings::Settings;
 
 #[derive(Args)]
 pub struct ServerArguments {
     /// A TOML file with the settings below (with underscores); flags and environment variables win.
     #[arg(long, env = "KASHA_CONFIG")]
     config: Option<PathBuf>,
-    /// This node's number, from 1; it belongs to the data folder for good.
-    #[arg(long, env = "KASHA_NODE")]
-    node: Option<u16>,
-    /// This node's data folder.
-    #[arg(long, env = "KASHA_DATA")]
-    data: Option<PathBuf>,
-    /// The address of each core, host:port; none for a process that only hosts the coordinator.
-    #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
-    listen: Vec<Place>,
-    /// The same addresses as other machines reach them, if they differ.
-    #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
-    advertise: Vec<Place>,
-    /// The coordinator's address.
-    #[arg(long, env = "KASHA_COORDINATOR")]
-    coordinator: Option<Place>,
-    /// Host the coordinator in this process (one node of the cluster does).
-    #[arg(long, env = "KASHA_HOST_COORDINATOR")]
-    host_coordinator: bool,
-    /// Nodes that must be there before a new cluster begins (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_NODES")]
-    nodes: Option<u16>,
-    /// Shards of a new cluster (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_SHARDS")]
-    shards: Option<u16>,
-    /// Crashes that every shard survives (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_FAULTS")]
-    faults: Option<u8>,
-    /// `replicated` or `fsync` (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_DURABILITY", value_parser = crate::host::parse_durability)]
-    durability: Option<Durability>,
-    /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
-    /// coordinator is hosted).
-    #[arg(long, env = "KASHA_MIN_BACKUPS")]
-    min_backups: Option<u8>,
-    /// Memory for the log of each replica, in MiB.
-    #[arg(long, env = "KASHA_MEMORY_MIB")]
-    memory_mib: Option<u64>,
-    /// How long to wait for a silent node before its shards move; the same on all nodes.
-    #[arg(long, env = "KASHA_LEASE", value_parser = crate::duration::parse)]
-    lease: Option<Duration>,
-    /// How long a loop polls before it blocks; by default 15us, or 0 where loops outnumber processors.
-    #[arg(long, env = "KASHA_SPIN", value_parser = crate::duration::parse)]
-    spin: Option<Duration>,
-    /// How long written bytes may stay unflushed under `replicated`.
-    #[arg(long, env = "KASHA_FLUSH_INTERVAL", value_parser = crate::duration::parse)]
-    flush_interval: Option<Duration>,
+    #[command(flatten)]
+    settings: Settings,
     /// The process that started this one, and with which it ends.
     #[arg(long, hide = true)]
     parent: Option<u32>,
-}
-
-/// The TOML file. An unknown setting is an error: ignoring it silently would do more harm.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Settings {
-    node: Option<u16>,
-    data: Option<PathBuf>,
-    #[serde(default)]
-    listen: Vec<Place>,
-    #[serde(default)]
-    advertise: Vec<Place>,
-    coordinator: Option<Place>,
-    #[serde(default)]
-    host_coordinator: bool,
-    nodes: Option<u16>,
-    shards: Option<u16>,
-    faults: Option<u8>,
-    #[serde(default, deserialize_with = "durability")]
-    durability: Option<Durability>,
-    min_backups: Option<u8>,
-    memory_mib: Option<u64>,
-    lease: Option<Written>,
-    spin: Option<Written>,
-    flush_interval: Option<Written>,
-}
-
-fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Durability>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    crate::host::parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
-}
-
-fn either(flag: &[Place], file: &[Place]) -> Vec<Place> {
-    if flag.is_empty() { file.to_vec() } else { flag.to_vec() }
 }
 
 /// Others must be able to reach what they are told of.
@@ -121,15 +43,9 @@ fn check_reachable(place: &Place, what_to_do: &str) -> Result<()> {
     }
 }
 
-fn duration(flag: Option<Duration>, file: Option<Written>, default: Duration) -> Duration {
-    flag.or(file.map(|Written(duration)| duration)).unwrap_or(default)
-}
-
 /// The cluster whose coordinator this process hosts.
-fn hosted(arguments: &ServerArguments, file: &Settings, node: u16, cores: usize) -> Result<ClusterSpec> {
-    let (nodes, shards) = (arguments.nodes.or(file.nodes), arguments.shards.or(file.shards));
-    let (faults, min_backups) = (arguments.faults.or(file.faults), arguments.min_backups.or(file.min_backups));
-    let durability = arguments.durability.or(file.durability);
+fn hosted(settings: &Settings, node: u16, cores: usize) -> Result<ClusterSpec> {
+    let Settings { nodes, shards, faults, min_backups, durability, .. } = *settings;
     let unchosen = Unchosen {
         nodes: nodes.is_none(),
         shards: shards.is_none(),
@@ -152,7 +68,9 @@ fn hosted(arguments: &ServerArguments, file: &Settings, node: u16, cores: usize)
     })
 }
 
-fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
+/// What flags, environment and file say together. An unknown setting of the file is an error: to ignore it silently would do more
+/// harm.
+fn settings(arguments: &ServerArguments) -> Result<Settings> {
     let file: Settings = match &arguments.config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
@@ -163,41 +81,43 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         }
         None => Settings::default(),
     };
+    Ok(arguments.settings.clone().or(file))
+}
+
+fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
+    let settings = settings(arguments)?;
     let missing =
         |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting (K0401)");
-    let node = arguments.node.or(file.node).with_context(|| missing("--node"))?;
+    let node = settings.node.with_context(|| missing("--node"))?;
     if node == 0 {
         bail!("--node 0 is nobody: number nodes from 1 (K0403)");
     }
-    let listen = either(&arguments.listen, &file.listen);
-    let hosts_coordinator = arguments.host_coordinator || file.host_coordinator;
+    let Settings { listen, advertise, host_coordinator: hosts_coordinator, .. } = settings.clone();
     // A process that hosts only the coordinator holds no data, and needs no core.
     if listen.is_empty() && !hosts_coordinator {
         bail!("{}", missing("--listen"));
     }
-    let advertise = either(&arguments.advertise, &file.advertise);
     if !advertise.is_empty() && advertise.len() != listen.len() {
         bail!("--advertise has {} addresses, --listen {}: give one per core (K0403)", advertise.len(), listen.len());
     }
     for place in if advertise.is_empty() { &listen } else { &advertise } {
         check_reachable(place, "name the addresses that they use with --advertise")?;
     }
-    let coordinator = arguments.coordinator.as_ref().or(file.coordinator.as_ref());
-    let coordinator = coordinator.with_context(|| missing("--coordinator"))?.clone();
+    let coordinator = settings.coordinator.clone().with_context(|| missing("--coordinator"))?;
     check_reachable(&coordinator, "name the address that they use with --coordinator, on every node")?;
-    let hosts = if hosts_coordinator { Some(hosted(arguments, &file, node, listen.len())?) } else { None };
+    let hosts = if hosts_coordinator { Some(hosted(&settings, node, listen.len())?) } else { None };
     let loops = listen.len() + usize::from(hosts.is_some());
     Ok(NodeSpec {
         node,
-        data: arguments.data.clone().or(file.data).with_context(|| missing("--data"))?,
+        data: settings.data.with_context(|| missing("--data"))?,
         listen,
         advertise,
         coordinator,
         hosts,
-        memory_bytes: memory_bytes(arguments.memory_mib.or(file.memory_mib).unwrap_or(1024))?,
-        lease: duration(arguments.lease, file.lease, NODE_LEASE),
-        flush_interval: duration(arguments.flush_interval, file.flush_interval, Duration::from_millis(100)),
-        spin: duration(arguments.spin, file.spin, default_spin(loops)),
+        memory_bytes: memory_bytes(settings.memory_mib.unwrap_or(1024))?,
+        lease: settings.lease.map_or(NODE_LEASE, |Written(lease)| lease),
+        flush_interval: settings.flush_interval.map_or(Duration::from_millis(100), |Written(interval)| interval),
+        spin: settings.spin.map_or_else(|| default_spin(loops), |Written(spin)| spin),
         limits: limits(loops)?,
         injected: Injected::default(),
     })

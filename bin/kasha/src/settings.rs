@@ -1,0 +1,165 @@
+//! The settings of a server: one row each. A row is a flag, an environment variable and a setting of the file, and says whose
+//! setting it is.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kasha_wire::Durability;
+use serde::Deserialize;
+
+use crate::duration::Written;
+use crate::place::Place;
+
+/// Whose setting it is. The page for operators must say the same.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One process's: each start may give another value.
+    Process,
+    /// The cluster's: it is taken where the coordinator is hosted, when the cluster is created.
+    Cluster,
+}
+
+/// A value that may be given in one place or in another.
+trait Given {
+    fn or_given(self, other: Self) -> Self;
+}
+
+impl<T> Given for Option<T> {
+    fn or_given(self, other: Self) -> Self {
+        self.or(other)
+    }
+}
+
+impl<T> Given for Vec<T> {
+    fn or_given(self, other: Self) -> Self {
+        if self.is_empty() { other } else { self }
+    }
+}
+
+impl Given for bool {
+    fn or_given(self, other: Self) -> Self {
+        self || other
+    }
+}
+
+macro_rules! settings {
+    ($($scope:ident $(#[$meta:meta])* $name:ident: $type:ty,)*) => {
+        /// What was given.
+        #[derive(Args, Clone, Debug, Default, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Settings { $($(#[$meta])* pub $name: $type),* }
+
+        impl Settings {
+            /// The names of all settings, as a file has them, and whose they are.
+            #[cfg(test)]
+            pub const ALL: &[(&str, Scope)] = &[$((stringify!($name), Scope::$scope)),*];
+
+            /// What was given here, or else there.
+            #[must_use]
+            pub fn or(self, other: Self) -> Self {
+                Self { $($name: self.$name.or_given(other.$name)),* }
+            }
+        }
+    };
+}
+
+settings! {
+    Process
+    /// This node's number, from 1; it belongs to the data folder for good.
+    #[arg(long, env = "KASHA_NODE")]
+    node: Option<u16>,
+    Process
+    /// This node's data folder.
+    #[arg(long, env = "KASHA_DATA")]
+    data: Option<PathBuf>,
+    Process
+    /// The address of each core, host:port; none for a process that only hosts the coordinator.
+    #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
+    listen: Vec<Place>,
+    Process
+    /// The same addresses as other machines reach them, if they differ.
+    #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
+    advertise: Vec<Place>,
+    Process
+    /// The coordinator's address.
+    #[arg(long, env = "KASHA_COORDINATOR")]
+    coordinator: Option<Place>,
+    Process
+    /// Host the coordinator in this process (one node of the cluster does).
+    #[arg(long, env = "KASHA_HOST_COORDINATOR")]
+    host_coordinator: bool,
+    Cluster
+    /// Nodes that must be there before a new cluster begins (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_NODES")]
+    nodes: Option<u16>,
+    Cluster
+    /// Shards of a new cluster (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_SHARDS")]
+    shards: Option<u16>,
+    Cluster
+    /// Crashes that every shard survives (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_FAULTS")]
+    faults: Option<u8>,
+    Cluster
+    /// `replicated` or `fsync` (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_DURABILITY", value_parser = crate::host::parse_durability)]
+    #[serde(deserialize_with = "durability")]
+    durability: Option<Durability>,
+    Cluster
+    /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
+    /// coordinator is hosted).
+    #[arg(long, env = "KASHA_MIN_BACKUPS")]
+    min_backups: Option<u8>,
+    Process
+    /// Memory for the log of each replica, in MiB.
+    #[arg(long, env = "KASHA_MEMORY_MIB")]
+    memory_mib: Option<u64>,
+    Process
+    /// How long to wait for a silent node before its shards move; the same on all nodes.
+    #[arg(long, env = "KASHA_LEASE")]
+    lease: Option<Written>,
+    Process
+    /// How long a loop polls before it blocks; by default 15us, or 0 where loops outnumber processors.
+    #[arg(long, env = "KASHA_SPIN")]
+    spin: Option<Written>,
+    Process
+    /// How long written bytes may stay unflushed under `replicated`.
+    #[arg(long, env = "KASHA_FLUSH_INTERVAL")]
+    flush_interval: Option<Written>,
+}
+
+fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Durability>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    crate::host::parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A setting without its row there, or without its scope, is found here.
+    #[test]
+    fn the_page_has_each_setting_and_says_whose_it_is() {
+        let page = include_str!("../../../docs/running.md");
+        for (name, scope) in Settings::ALL {
+            let mut rows = page.lines().filter(|line| line.starts_with("| `"));
+            let row =
+                rows.find(|line| line.split('|').nth(1).is_some_and(|names| names.contains(&format!("`{name}`"))));
+            let row = row.unwrap_or_else(|| panic!("docs/running.md has no row of {name}"));
+            let is_cluster = row.contains("set them where the coordinator is hosted");
+            assert_eq!(is_cluster, *scope == Scope::Cluster, "{name}: {row}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_first_wins() {
+        let file: Settings =
+            toml::from_str("node = 2\nlease = \"3s\"\nlisten = [\"a:1\"]\nhost_coordinator = true").unwrap();
+        let flags = Settings { node: Some(1), ..Settings::default() };
+        let both = flags.or(file);
+        assert_eq!((both.node, both.listen.len(), both.host_coordinator), (Some(1), 1, true));
+        assert_eq!(both.lease.map(|lease| lease.0), Some(std::time::Duration::from_secs(3)));
+        assert!(toml::from_str::<Settings>("nodde = 2").unwrap_err().to_string().contains("unknown field"));
+    }
+}
