@@ -18,10 +18,10 @@ pub type Spread = [f64; 2];
 const CHANCE_OUTSIDE: f64 = 0.05;
 
 /// With fewer rounds, all of them may lie on one side of the median with a greater chance.
-pub const ROUNDS_MIN: usize = 5;
+const ROUNDS_MIN: usize = 5;
 
 /// A figure that says nothing: it may be anything.
-pub const ANYTHING: Spread = [0.0, f64::INFINITY];
+pub(crate) const ANYTHING: Spread = [0.0, f64::INFINITY];
 
 impl From<f64> for Figure {
     fn from(value: f64) -> Self {
@@ -31,7 +31,7 @@ impl From<f64> for Figure {
 
 impl Figure {
     /// The median of what rounds found. The range needs no assumption about how the rounds' figures are distributed: each of them
-    /// lies above the true median as often as below, like coins that are tossed. So fewer than [`ROUNDS_MIN`] rounds say nothing.
+    /// lies above the true median as often as below, like coins that are tossed. So fewer than five rounds say nothing.
     #[must_use]
     pub fn median_of(rounds: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = rounds.collect();

@@ -23,7 +23,7 @@ use crate::clock::{SimTime, millis};
 use crate::cluster::{self, BOOT_MAX, Cluster};
 use crate::coordinator_cut::CoordinatorCut;
 use crate::digest::Digest;
-use crate::faults::Nemesis;
+use crate::faults::{self, Nemesis};
 use crate::history::History;
 use crate::intensity::Intensity;
 use crate::network::HostId;
@@ -162,7 +162,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
     }
     let cluster = cluster::build(&mut world, &shape, intensity.fsync.1.max(Intensity::calm().fsync.1), &stage);
     let known = (cluster.configurations.clone(), cluster.cores.clone());
-    let nemesis = Nemesis::new(rng.fork(), cluster.hosts.clone(), known, shape.durability, shape.lease);
+    let nemesis = faults::nemesis(rng.fork(), cluster.hosts.clone(), known, shape.durability, shape.lease);
     let mut run = Run { world, cluster, stage, nemesis, shape };
     run.phases(options.scenario, intensity);
     run.report(options)

@@ -109,15 +109,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let freeing = longest.iter().filter(|(phase, ..)| !phase.starts_with("filling"));
     let busy = freeing.map(|(.., turns)| turns::busy_micros(&turns.busiest_since_asked));
     section.ratio("stalls.freeing.longest_us", busy.fold(0.0, f64::max));
-    // A turn lasts as long as the host lets it.
-    for (figure, is_of) in [
-        ("stalls.ending.longest_us", (|phase| phase == "ending") as fn(&str) -> bool),
-        ("stalls.freeing.longest_us", |phase| !phase.starts_with("filling")),
-    ] {
-        if stolen.iter().any(|(phase, stolen)| is_of(phase) && *stolen >= STOLEN_MAX) {
-            section.refuse(figure);
-        }
-    }
+    refuse_disturbed(&mut section, &stolen);
     let named = |figure: &'static str| {
         longest.iter().map(move |(phase, at, turns)| {
             let name = format!("stalls.{}.{at}.{figure}", phase.replace(' ', "_"));
@@ -129,6 +121,18 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let rows = named("busiest_us").map(|(phase, name, turns)| (phase, name, &turns.busiest_since_asked));
     turns::show(&mut section, "Turns in which the loop itself did most", turns::busy_micros, rows);
     Ok(section.took(run.end()?, 1))
+}
+
+/// A turn lasts as long as the host lets it.
+fn refuse_disturbed(section: &mut Section, stolen: &[(String, f64)]) {
+    for (figure, is_of) in [
+        ("stalls.ending.longest_us", (|phase| phase == "ending") as fn(&str) -> bool),
+        ("stalls.freeing.longest_us", |phase| !phase.starts_with("filling")),
+    ] {
+        if stolen.iter().any(|(phase, stolen)| is_of(phase) && *stolen >= STOLEN_MAX) {
+            section.refuse(figure);
+        }
+    }
 }
 
 /// The loops of the shard's members.

@@ -2,7 +2,7 @@
 
 use kasha_types::{NodeId, ShardId};
 
-use super::{Fault, Nemesis, Parts, always, is_all_up};
+use super::nemesis::{Fault, Nemesis, Parts, always, is_all_up};
 use crate::checkers::convergence::is_freed_meanwhile;
 use crate::clock::{SimTime, millis};
 use crate::intensity::Act;

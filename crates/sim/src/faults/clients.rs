@@ -1,6 +1,6 @@
 //! Clients that die, or stop for a while.
 
-use super::{Fault, Nemesis, always};
+use super::nemesis::{Fault, Nemesis, always};
 use crate::intensity::Act;
 use crate::world::World;
 

@@ -2,7 +2,7 @@
 
 use kasha_types::ConfigVersion;
 
-use super::{Fault, Nemesis, always};
+use super::nemesis::{Fault, Nemesis, always};
 use crate::clock::{SimTime, micros, millis};
 use crate::intensity::Act;
 use crate::world::World;

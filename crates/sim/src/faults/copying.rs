@@ -1,6 +1,6 @@
 //! A member is lost, and every process is killed while another node copies what it had.
 
-use super::{Fault, Kind, Nemesis, Parts, always, is_all_up};
+use super::nemesis::{Fault, Kind, Nemesis, Parts, always, is_all_up};
 use crate::checkers::convergence::is_copying;
 use crate::clock::{SimTime, micros};
 use crate::intensity::Act;

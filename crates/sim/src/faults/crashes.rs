@@ -1,6 +1,6 @@
 //! Processes that die and come back: late, at once, in the middle of a turn, all together.
 
-use super::{Fault, Nemesis, always};
+use super::nemesis::{Fault, Nemesis, always};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;

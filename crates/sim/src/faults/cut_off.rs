@@ -1,7 +1,7 @@
 //! Primaries and witnesses that are cut off from some of the others, so that two nodes take themselves for the primary, or one
 //! list of witnesses is used too long.
 
-use super::{Cuts, Fault, Nemesis, Parts, always, both_ways};
+use super::nemesis::{Cuts, Fault, Nemesis, Parts, always, both_ways};
 use crate::clock::millis;
 use crate::intensity::Act;
 use crate::network::HostId;

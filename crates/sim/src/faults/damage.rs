@@ -2,7 +2,7 @@
 
 use kasha_machine::FileName;
 
-use super::{Fault, Nemesis, Parts};
+use super::nemesis::{Fault, Nemesis, Parts};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! Hosts that do not reach each other, or are slow.
 
-use super::{Cuts, Fault, Nemesis, always};
+use super::nemesis::{Cuts, Fault, Nemesis, always};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;

@@ -5,7 +5,7 @@
 
 use kasha_types::ConfigVersion;
 
-use super::{Fault, Nemesis, always};
+use super::nemesis::{Fault, Nemesis, always};
 use crate::clock::{SimTime, millis};
 use crate::disk::SimDisk;
 use crate::intensity::Act;
@@ -21,15 +21,6 @@ const LEASES_MAX: u64 = 8;
 
 pub(super) const FAULTS: &[Fault] =
     &[Fault { act: Act::LostMemory, is_possible: always, cause: |nemesis, world, _| nemesis.lose_memory(world) }];
-
-/// The folders of the coordinator beside the one that it uses.
-#[derive(Debug, Default)]
-pub(super) struct Folders {
-    /// The copy that is to take the folder's place, and its configuration. An empty folder needs to lack nothing else.
-    copy: Option<(SimDisk, ConfigVersion)>,
-    /// The true folder, while another one is in its place.
-    pub(super) own: Option<SimDisk>,
-}
 
 impl Nemesis {
     /// A copy of the coordinator's folder is made, or its loss begins.
@@ -84,14 +75,5 @@ impl Nemesis {
             nemesis.restore_folder(world);
             world.start(nemesis.hosts.coordinator);
         });
-    }
-
-    /// The coordinator's process ends, and its own folder is back.
-    pub(super) fn restore_folder(&mut self, world: &mut World) {
-        self.folders.copy = None;
-        if let Some(own) = self.folders.own.take() {
-            world.kill(self.hosts.coordinator);
-            world.put_disk(self.hosts.coordinator, own);
-        }
     }
 }

@@ -3,8 +3,8 @@
 
 use kasha_types::ShardId;
 
+use super::nemesis::{Fault, Kind, Nemesis, is_all_up};
 use super::without_witness::lose_witnesses;
-use super::{Fault, Kind, Nemesis, is_all_up};
 use crate::clock::{SimTime, millis};
 use crate::intensity::Act;
 use crate::network::HostId;

@@ -9,7 +9,7 @@ use kasha_types::{Epoch, ShardId};
 use kasha_wire::{Durability, ShardPhase};
 
 use super::coordinator::LOOK_FOR_NEWS_EVERY;
-use super::{Fault, Nemesis, Parts, is_all_up};
+use super::nemesis::{Fault, Nemesis, Parts, is_all_up};
 use crate::clock::{SimTime, millis};
 use crate::intensity::Act;
 use crate::network::HostId;

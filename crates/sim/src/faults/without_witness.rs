@@ -5,8 +5,8 @@ use kasha_machine::FileName;
 use kasha_types::{Epoch, ShardId};
 use kasha_wire::ShardPhase;
 
+use super::nemesis::{Cuts, Fault, Nemesis, Parts, always, both_ways};
 use super::orderly_stop::{Afterwards, STOP_PATIENCE};
-use super::{Cuts, Fault, Nemesis, Parts, always, both_ways};
 use crate::clock::{SimTime, micros, millis};
 use crate::intensity::Act;
 use crate::network::HostId;

@@ -1,6 +1,6 @@
 //! A node that stops, and goes on later without knowing that.
 
-use super::{Fault, Nemesis, Parts, always, both_ways};
+use super::nemesis::{Fault, Nemesis, Parts, always, both_ways};
 use crate::clock::millis;
 use crate::intensity::Act;
 use crate::network::HostId;
