@@ -43,6 +43,10 @@ pub(crate) struct Build {
 impl Build {
     /// Builds, or finds everything built.
     pub(crate) fn new(workspace: &Workspace, watch: &Watch) -> Result<Self> {
+        // The tests alone need no program.
+        let mut command = cargo(&workspace.root);
+        command.args(["build", "--profile", "ci", "--workspace", "--features", FEATURES, "--bins", "--examples"]);
+        watch.run(&mut command)?;
         let mut command = cargo(&workspace.root);
         command.args(["test", "--profile", "ci", "--workspace", "--features", FEATURES]);
         let lines = watch.run_unseen(command.args(["--no-run", "--message-format", "json-render-diagnostics"]))?;
