@@ -106,23 +106,6 @@ impl Log {
         Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, is_copies, log: self })
     }
 
-    /// Appends a group of one entry, whose payload `fill` writes. Returns where the entry is, and the end of its group.
-    ///
-    /// # Errors
-    /// As [`Log::begin`].
-    pub fn append_one(
-        &mut self,
-        epoch: Epoch,
-        (kind, payload_len): (EntryKind, usize),
-        purpose: Purpose,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(EntryOffset, LogEnd), Full> {
-        let mut group = self.begin(epoch, entry_bytes(payload_len), purpose)?;
-        let (at, payload) = group.entry(kind, payload_len);
-        fill(payload);
-        Ok((at, group.commit().end.offset))
-    }
-
     /// Opens the next segment and writes its digest, a group of its own.
     pub(crate) fn roll(&mut self, epoch: Epoch) {
         let next = self.head.as_ref().map_or(0, |head| head.id.0.checked_add(1).expect("segments are exhausted"));

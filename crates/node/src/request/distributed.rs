@@ -26,7 +26,7 @@ use crate::request::order::Overlap;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::{Serving, as_kept, latest_timestamp, slots_of};
-use crate::shard::commit::{Entries, unchanged};
+use crate::shard::commit::Entries;
 use crate::shard::operation_keys::{self, OperationKey};
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
@@ -284,8 +284,7 @@ impl RequestPath<'_> {
         log.keep_room(before + reserved);
         let purpose = if is_replay { Purpose::Takeover } else { Purpose::Normal };
         let begun = ProposalEntry { proposed, proposal, request: received.request };
-        let committed =
-            self.state.commit(log, (self.epoch, purpose), &mut unchanged(), begun, &mut received.memory.dead);
+        let committed = self.state.commit_entries(log, (self.epoch, purpose), begun, &mut received.memory.dead);
         let (end, ()) = committed.map_err(|full| {
             log.keep_room(before);
             Stop::Nothing(Why::for_room(full))

@@ -21,7 +21,7 @@ use kasha_types::{Epoch, LogEnd, SegmentId};
 use kasha_wire::status::CleanerState;
 
 use crate::serving::relocation::Moving;
-use crate::shard::commit::{Entries, unchanged};
+use crate::shard::commit::Entries;
 use crate::shard::state::ShardState;
 
 /// Entries that one turn looks at.
@@ -228,7 +228,7 @@ impl Cleaner {
     fn copy_group(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch, part: &[Moving]) -> bool {
         let copies = Copies { part, places: &mut self.places };
         let bytes = copies.bytes(&[]);
-        let committed = state.commit(log, (epoch, Purpose::Cleaning), &mut unchanged(), copies, &mut Vec::new());
+        let committed = state.commit_entries(log, (epoch, Purpose::Cleaning), copies, &mut Vec::new());
         let Ok((end, ())) = committed else { return false };
         self.copied_until = end;
         self.cleaned.copied_bytes += bytes as u64;

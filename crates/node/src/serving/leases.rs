@@ -9,7 +9,7 @@ use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
 use kasha_wire::message::{self, LeaseInfo};
 
 use crate::core::send::send;
-use crate::shard::commit::{Entries, unchanged};
+use crate::shard::commit::Entries;
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
 use crate::shard::term::Term;
@@ -154,7 +154,7 @@ impl Leases {
             return;
         }
         let said = Said(ExpiryFloorEntry { floor, clients: &known });
-        let Ok((end, at)) = state.commit(log, (epoch, Purpose::Own), &mut unchanged(), said, &mut Vec::new()) else {
+        let Ok((end, at)) = state.commit_entries(log, (epoch, Purpose::Own), said, &mut Vec::new()) else {
             return;
         };
         hit(Probe::FloorLogged);

@@ -10,7 +10,7 @@
 //! shards, an entry of the primary's own, or nothing. Each of them is [`Entries`].
 
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
-use kasha_store::{Draft, SpareDraft};
+use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 
@@ -108,18 +108,47 @@ impl ShardState {
     pub fn commit<E: Entries>(
         &mut self,
         log: &mut Log,
-        (epoch, purpose): (Epoch, Purpose),
+        at: (Epoch, Purpose),
         draft: &mut Draft<'_>,
+        entries: E,
+        dead: &mut Vec<EntryOffset>,
+    ) -> Result<(LogEnd, E::Done), Full> {
+        self.commit_group(log, at, Some(draft), entries, dead)
+    }
+
+    /// Commits what stands beside no changes.
+    ///
+    /// # Errors
+    /// There is no room. Nothing has happened.
+    pub fn commit_entries<E: Entries>(
+        &mut self,
+        log: &mut Log,
+        at: (Epoch, Purpose),
+        entries: E,
+        dead: &mut Vec<EntryOffset>,
+    ) -> Result<(LogEnd, E::Done), Full> {
+        self.commit_group(log, at, None, entries, dead)
+    }
+
+    #[inline(always)]
+    fn commit_group<E: Entries>(
+        &mut self,
+        log: &mut Log,
+        (epoch, purpose): (Epoch, Purpose),
+        mut draft: Option<&mut Draft<'_>>,
         mut entries: E,
         dead: &mut Vec<EntryOffset>,
     ) -> Result<(LogEnd, E::Done), Full> {
-        let mut group = log.begin(epoch, draft.bytes() + entries.bytes(draft.result()), purpose)?;
+        let changes = draft.as_deref().map_or(0, Draft::bytes);
+        let mut group = log.begin(epoch, changes + entries.bytes(result_of(&draft)), purpose)?;
         dead.clear();
-        self.store.write(&mut group, draft, dead);
-        if planted::is_on(Bug::RecordApart) && !group.is_empty() {
-            group = apart(group, epoch, draft.result());
+        if let Some(draft) = &mut draft {
+            self.store.write(&mut group, draft, dead);
+            if planted::is_on(Bug::RecordApart) && !group.is_empty() {
+                group = apart(group, epoch, draft.result());
+            }
         }
-        let places = entries.write(&mut group, draft.result());
+        let places = entries.write(&mut group, result_of(&draft));
         let (log, end) = match group.is_empty() {
             true => (group.into_log(), None),
             false => {
@@ -147,7 +176,7 @@ impl ShardState {
         fill: impl Fn(&mut [u8]),
     ) -> Result<LogEnd, Full> {
         let own = Own { kind, payload_len, fill };
-        self.commit(log, at, &mut unchanged(), own, dead).map(|(end, ())| end)
+        self.commit_entries(log, at, own, dead).map(|(end, ())| end)
     }
 
     /// Commits the word that a segment is freed.
@@ -161,13 +190,13 @@ impl ShardState {
         segment: SegmentId,
         dead: &mut Vec<EntryOffset>,
     ) -> Result<(), Full> {
-        self.commit(log, (epoch, Purpose::Own), &mut unchanged(), Freed(segment), dead).map(drop)
+        self.commit_entries(log, (epoch, Purpose::Own), Freed(segment), dead).map(drop)
     }
 }
 
-/// A draft that changes nothing and answers nothing.
-pub(crate) fn unchanged() -> Draft<'static> {
-    Draft::answering(&[], SpareDraft::default())
+/// What a draft answers; without one there is no answer.
+fn result_of<'d>(draft: &'d Option<&mut Draft<'_>>) -> &'d [u8] {
+    draft.as_deref().map_or(&[], Draft::result)
 }
 
 /// `record_apart`, a planted bug: the changes are committed, and what belongs to them gets a group of its own.
