@@ -1,7 +1,7 @@
 //! The one build that judges share: the whole workspace in the profile `ci`, with planted bugs and the hooks of tests.
 //!
-//! Cargo builds a crate again for each profile, and for each set of features that the chosen packages ask for. So every
-//! stage takes its programs from this build, in which all packages are chosen, and none asks cargo for a package alone.
+//! Cargo builds a crate again for each profile, and for each set of features that the chosen packages ask for. So each
+//! stage of `cargo xtask test` takes its programs from this build, in which all packages are chosen, and none asks cargo for a package alone.
 //! Only what users run, and what is counted for them, is built as they build it.
 
 use std::path::{Path, PathBuf};
@@ -16,6 +16,9 @@ use crate::workspace::{Workspace, cargo};
 /// Rules that can be broken at run time, and servers whose files and clock a test can reach.
 pub(crate) const FEATURES: &str =
     "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-transaction/planted-bugs,kasha/test-faults";
+
+/// The program with all tests in a crate's folder `tests`.
+pub(crate) const ALL: &str = "all";
 
 /// A program with tests.
 pub(crate) struct Tests {

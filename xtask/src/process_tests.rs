@@ -1,4 +1,4 @@
-//! `cargo xtask process-tests`: builds a server with test hooks, the judges, and the program that tests the one and asks
+//! `cargo xtask process-tests`: builds a server with the hooks of tests, the judges, and the program that tests the one and asks
 //! the other, and runs that program (docs/testing.md).
 //!
 //! The server is that of the shared build (`ci`), which has the feature `test-faults`. The judges need Go: Go is installed if
@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::ci::Build;
+use crate::ci::{self, Build};
 use crate::watch::Watch;
 use crate::workspace::Workspace;
 
@@ -19,7 +19,7 @@ const JUDGES: [(&str, &str); 2] = [("porcupine", "KASHA_PORCUPINE"), ("cycles", 
 const PROGRAM: &str = "kasha-process-tests";
 const FOLDER: &str = "tests/process";
 
-/// The directed tests of what outsiders found, beside the faults that `--only` takes.
+/// The module with the directed tests of what outsiders found: `--only` takes it beside the faults.
 const OUTSIDERS: &str = "outsiders";
 
 /// Builds everything and runs the program. Its exit code says what was wrong.
@@ -29,9 +29,11 @@ pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<ExitCode> {
     let built = Build::new(workspace, &watch)?;
     if words == ["--only", OUTSIDERS] {
         let folder = workspace.root.join(FOLDER);
-        let tests = built.tests_of(&folder).find(|tests| tests.name == OUTSIDERS).context("there are none")?;
+        let tests = built.tests_of(&folder).find(|tests| tests.name == ci::ALL).context("there are none")?;
         let lab = built.program("kasha-lab");
-        let status = tests.command().env("KASHA_BIN", built.program("kasha")).env("KASHA_LAB", lab).status()?;
+        let mut command = tests.command();
+        command.arg(format!("{OUTSIDERS}::")).env("KASHA_BIN", built.program("kasha")).env("KASHA_LAB", lab);
+        let status = command.status()?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let rounds = Rounds::new(workspace, &built, &watch)?;

@@ -7,7 +7,6 @@
 use std::process::Command;
 
 use anyhow::{Result, anyhow, ensure};
-use serde_json::Value;
 
 use crate::ci::{self, Build, FEATURES, Tests};
 use crate::instructions;
@@ -70,10 +69,12 @@ const PROCESS_MINUTES: &str = "0.4";
 /// Programs with tests that are shown at the end, the slowest first.
 const SLOWEST_SHOWN: usize = 10;
 
-/// Packages with planted bugs that their own tests notice, and not the simulator.
+/// Packages with planted bugs that their own tests notice, in a module `planted`, and not the simulator.
 const PLANTED_ELSEWHERE: [&str; 2] = ["crates/transaction", "crates/node"];
-/// What users run.
-const PRODUCT: [&str; 1] = ["bin/kasha"];
+/// The program that users run.
+const PRODUCT: &str = "kasha";
+/// What is linted without the features of tests: the programs that users build.
+const PLAIN: [&str; 4] = ["-p", PRODUCT, "-p", LAB];
 /// Programs of the judges.
 const LAB: &str = "kasha-lab";
 const MODELS: &str = "kasha-spec";
@@ -154,30 +155,19 @@ fn run_tidy(workspace: &Workspace, _: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Everything with the features of tests; then what users run without them.
 fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let mut command = cargo(&workspace.root);
-    command.args(["clippy", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"]);
-    watch.run(&mut command)?;
-    Ok(Outcome::Done)
-}
-
-/// What users run, as they build it. Clippy sees it with the features of tests only, so no warning is borne here.
-fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    let mut command = cargo(&workspace.root);
-    command.args(["build", "--release", "--message-format", "json"]);
-    for package in PRODUCT.iter().filter_map(|folder| workspace.package(folder)) {
-        command.args(["-p", &package.name]);
+    let everything = ["--workspace", "--all-targets", "--features", FEATURES];
+    for chosen in [&everything[..], &PLAIN[..]] {
+        watch.run(cargo(&workspace.root).arg("clippy").args(chosen).args(["--", "-D", "warnings"]))?;
     }
-    let lines = watch.run_unseen(&mut command)?;
-    let warnings: Vec<String> = lines.iter().filter_map(|line| warning_in(line)).collect();
-    ensure!(warnings.is_empty(), "the compiler warns:\n{}", warnings.join("\n"));
     Ok(Outcome::Done)
 }
 
-/// The compiler's words, if a line of cargo's is about them.
-fn warning_in(line: &str) -> Option<String> {
-    let message: Value = serde_json::from_str(line).ok()?;
-    (message["reason"] == "compiler-message").then(|| message["message"]["rendered"].as_str().map(str::to_owned))?
+/// What users run, as they build it.
+fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    watch.run(cargo(&workspace.root).args(["build", "--release", "-p", PRODUCT]))?;
+    Ok(Outcome::Done)
 }
 
 /// The number of passed tests, from the output of test programs.
@@ -216,8 +206,9 @@ fn run_tests<'t>(tests: impl Iterator<Item = &'t Tests>, watch: &Watch, prepare:
 fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let built = Build::new(workspace, watch)?;
     let apart = workspace.root.join(PROCESS_TESTS);
-    let mut passed = run_tests(built.tests.iter().filter(|tests| tests.folder != apart), watch, |_| ())?;
-    passed += passed_in(&watch.run(&mut ci::doc_tests(workspace))?);
+    let passed = run_tests(built.tests.iter().filter(|tests| tests.folder != apart), watch, |_| ());
+    let of_documents = watch.run(&mut ci::doc_tests(workspace))?;
+    let passed = passed? + passed_in(&of_documents);
     // Without the network such a test passes silently.
     if let Some(notice) = netlab::notice() {
         println!("{notice}");
@@ -281,8 +272,8 @@ pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()>
     ensure!(status.success(), "not every planted bug is caught, or something was found without one");
     for package in PLANTED_ELSEWHERE.iter().filter(|_| arguments.is_empty()) {
         let folder = workspace.root.join(package);
-        let tests = built.tests_of(&folder).filter(|tests| tests.name == "planted");
-        run_tests(tests, &watch, |command| _ = command.arg("--nocapture"))?;
+        let tests = built.tests_of(&folder).filter(|tests| tests.name == ci::ALL);
+        run_tests(tests, &watch, |command| _ = command.args(["planted::", "--nocapture"]))?;
     }
     Ok(())
 }

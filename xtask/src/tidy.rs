@@ -6,6 +6,7 @@
 mod circles;
 mod determinism;
 mod direction;
+mod modules;
 mod problem;
 mod references;
 mod rooms;
@@ -55,6 +56,7 @@ fn check(workspace: &Workspace, files: &[File], rooms: &mut rooms::Rooms) -> Vec
         }
     }
     ratchet.finish(&mut problems);
+    modules::check(files, &mut problems);
     circles::check(&rooms.circles(), text_of(circles::LIST), &mut problems);
     references.finish(text_of(references::INDEX), &mut problems);
     problems

@@ -216,7 +216,10 @@ fn conclude(report: &SweepReport, unreached: &[String]) -> Result<()> {
 
 /// The command that repeats a run, in a form that the user can paste: the program of a checkout is not on the path.
 fn to_paste(line: String) -> String {
-    let in_checkout = std::env::current_exe().is_ok_and(|exe| exe.parent().is_some_and(|dir| dir.ends_with("release")));
+    let profiles = ["release", "ci"];
+    let is_built_by_cargo =
+        |exe: PathBuf| profiles.iter().any(|profile| exe.parent().is_some_and(|dir| dir.ends_with(profile)));
+    let in_checkout = std::env::current_exe().is_ok_and(is_built_by_cargo);
     match line.strip_prefix("kasha-lab ") {
         Some(rest) if in_checkout => cargo_run(rest),
         Some(_) | None => line,

@@ -1,11 +1,9 @@
 //! Updates of keys of several shards: one body for all participants, and one outcome of their answers.
 
 #[allow(dead_code, reason = "each test file uses a part")]
-mod common;
-
 use std::time::Duration;
 
-use common::{Net, Sent, TABLE, core};
+use crate::common::{Net, Sent, TABLE, core};
 use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion, Locking, WhyNot, WhyUnknown};
 use kasha_machine::{Endpoint, Input};
@@ -222,7 +220,7 @@ fn what_a_participant_never_takes_is_given_up_at_all() {
     net.refuse(&low, Refusal::TooLarge);
     let [cancel, _] = requests(&mut net, Kind::Cancel);
     assert_eq!(cancel.request().body, high.request().body);
-    net.answer(&cancel, common::CANCELLED, true);
+    net.answer(&cancel, crate::common::CANCELLED, true);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::ResultTooLarge));
 }
 

@@ -1,12 +1,10 @@
 //! R4.10: one update that cannot finish stops neither the other shards' updates nor the session.
 
 #[allow(dead_code, reason = "shared with the tests of the session")]
-mod common;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{CANCELLED, CLIENT, DONE, Net, Sent, TABLE, core};
+use crate::common::{CANCELLED, CLIENT, DONE, Net, Sent, TABLE, core};
 use kasha_client::limits::{ATTEMPT_TIMEOUT, CALLS_MAX, IDENTITIES_MAX};
 use kasha_client::session::{CallId, CallOptions, Completion, WaitsFor, WhyNot, WhyUnknown};
 use kasha_machine::Endpoint;

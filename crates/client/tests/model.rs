@@ -2,12 +2,10 @@
 //! a caller is told must be what happened (R2.1, R2.2, E1, E2).
 
 #[allow(dead_code, reason = "shared with the tests of the session")]
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::{Net, Sent};
+use crate::common::{Net, Sent};
 use kasha_client::session::{CallId, CallOptions, Completion, SessionStats, WhyUnknown};
 use kasha_machine::{Endpoint, Rng};
 use kasha_types::{Epoch, ListVersion, RpcId};

@@ -1,11 +1,9 @@
 //! The session against scripted servers: one test for each rule, by number.
 
 #[allow(dead_code, reason = "each test file uses a part")]
-mod common;
-
 use std::time::Duration;
 
-use common::{CANCELLED, CLIENT, DONE, Net, TABLE, core};
+use crate::common::{CANCELLED, CLIENT, DONE, Net, TABLE, core};
 use kasha_client::session::{CallOptions, Completion, TimeToLive, WaitsFor, WhyNot, WhyUnknown};
 use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};

@@ -1,11 +1,9 @@
 //! What a session makes of silence: whom it does not wait for, and when it sends again.
 
 #[allow(dead_code, reason = "each test file uses a part")]
-mod common;
-
 use std::time::Duration;
 
-use common::{DONE, Net, Sent, core};
+use crate::common::{DONE, Net, Sent, core};
 use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion};
 use kasha_machine::Input;

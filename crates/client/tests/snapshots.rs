@@ -1,11 +1,9 @@
 //! R8.16: keys of several shards, read as they were at one moment.
 
 #[allow(dead_code, reason = "each test file uses a part")]
-mod common;
-
 use std::time::Duration;
 
-use common::{Net, Sent, TABLE};
+use crate::common::{Net, Sent, TABLE};
 use kasha_client::session::{CallId, Completion, WhyFailed};
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::slot_of;

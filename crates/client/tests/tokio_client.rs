@@ -4,15 +4,13 @@
 #![allow(clippy::disallowed_methods, reason = "the wrapper's business is the outside world")]
 
 #[allow(dead_code, reason = "shared with the tests of the session")]
-mod common;
-
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::configuration;
+use crate::common::configuration;
 use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved, Resolver};
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};

@@ -1,11 +1,9 @@
 //! A session as the master of a two-phase commit: it carries the votes, and waits for the executions.
 
 #[allow(dead_code, reason = "each test file uses a part")]
-mod common;
-
 use std::time::Duration;
 
-use common::{Net, Sent};
+use crate::common::{Net, Sent};
 use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion};
 use kasha_types::ShardId;

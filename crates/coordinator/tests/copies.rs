@@ -4,11 +4,9 @@
 //! Otherwise a set could be changed on behalf of a dead primary, and the only copy that is left could not be elected.
 #![allow(missing_docs)]
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use kasha_types::{Epoch, NodeId, ShardId};
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};

@@ -2,9 +2,7 @@
 //! panics.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_coordinator::{Command, StartError};
 use kasha_machine::FileName;
 use kasha_types::limits::{CORES_MAX, NODES_MAX};

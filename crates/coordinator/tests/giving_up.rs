@@ -2,9 +2,7 @@
 //! without need.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::message::{Missing, Report};
 use kasha_wire::{AnyMessage, ShardPhase, message};

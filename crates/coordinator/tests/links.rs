@@ -1,9 +1,7 @@
 //! Bad links (pitfall 9; decision 0007): nodes' reports about each other move shards. One test for each rule.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::MemberState::{Complete, Joining};

@@ -1,11 +1,9 @@
 //! The files of the log: every byte changed, a crash at every point, and damage of every kind.
 #![allow(missing_docs)]
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use kasha_coordinator::{Command, StartError, State, Unchosen};
 use kasha_machine::FileName;
 use kasha_types::{ClientId, ClusterId, ConfigVersion, Tick};

@@ -1,9 +1,7 @@
 //! R9.13: a coordinator that knows less than a node's folder has lost its memory, and decides nothing.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_coordinator::{Forgotten, Loss};
 use kasha_types::{ClientId, ClusterTime, CoreId, Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::message::{self, Knowledge, ShardKnowledge};

@@ -2,9 +2,7 @@
 //! the operator is told.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_types::{Epoch, NodeId, ShardId};
 use kasha_wire::message::{GiveUp, Report};
 use kasha_wire::{AnyMessage, ShardPhase, message};

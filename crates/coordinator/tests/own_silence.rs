@@ -1,9 +1,7 @@
 //! R7.8: a coordinator that hears nobody is cut off itself. One test for each part of the rule.
 #![allow(missing_docs)]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_types::{Epoch, NodeId, ShardId};
 use kasha_wire::message::Report;
 use kasha_wire::{Configuration, ShardPhase};

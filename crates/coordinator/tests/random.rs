@@ -4,12 +4,10 @@
 //! of table requests against it.
 #![allow(missing_docs)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use kasha_machine::{Endpoint, Rng};
 use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, CoreId, Incarnation, NodeId, ShardId, Tick};
 use kasha_wire::message::{Report, TableCommand, TableOutcome};

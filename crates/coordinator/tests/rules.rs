@@ -1,11 +1,9 @@
 //! One test for each rule, at the interface of the machine.
 #![allow(missing_docs)]
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use kasha_coordinator::{CoordinatorOptions, StartError};
 use kasha_machine::{Input, Machine};
 use kasha_types::{

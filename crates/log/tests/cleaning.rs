@@ -1,8 +1,6 @@
 //! Which segment is cleaned, and what of it can be read.
 
-mod common;
-
-use common::{SEGMENT, append, fill, let_go, new_log};
+use crate::common::{SEGMENT, append, fill, let_go, new_log};
 use kasha_log::{DamagedGroup, EntryKind, EntryOffset, GROUP_HEADER_BYTES, Log, Part, Purpose, entry_bytes};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 
@@ -79,9 +77,10 @@ fn a_group_of_copies_is_read_as_any_other_and_says_what_it_is() {
     log.kill(at[0]);
     assert_eq!(log.entry(copy).payload, b"moves on");
     assert_eq!(log.bytes(start, 48)[40..], [1, 0, 0, 0, 0, 0, 0, 0]);
-    let (loaded, report) = Log::load(common::SHARD, common::config(64), common::files(&log).into_iter());
+    let (loaded, report) =
+        Log::load(crate::common::SHARD, crate::common::config(64), crate::common::files(&log).into_iter());
     assert_eq!(report.damage, None);
-    assert_eq!(common::entries(&loaded), common::entries(&log));
+    assert_eq!(crate::common::entries(&loaded), crate::common::entries(&log));
 }
 
 /// Such an entry may end where its segment ends, and the next segment may be gone.

@@ -1,11 +1,9 @@
-//! The bytes of format version 3, and that older ones are refused. `UPDATE=1 cargo test -p kasha-log --test golden` rewrites the file, which is wrong
+//! The bytes of format version 3, and that older ones are refused. `UPDATE=1 cargo test -p kasha-log golden::` rewrites the file, which is wrong
 //! unless the version changes too.
-
-mod common;
 
 use std::fmt::Write;
 
-use common::{SEGMENT, config, files, let_go};
+use crate::common::{SEGMENT, config, files, let_go};
 use kasha_log::{DamageKind, EntryKind, GROUP_HEADER_BYTES, GroupFault, Log, Part, Purpose, entry_bytes};
 use kasha_types::{Epoch, SegmentId, ShardId};
 

@@ -1,8 +1,6 @@
 //! D4: a torn tail is dropped, and nothing else unreported. Files in any state: `crates/properties`, `log_files`.
 
-mod common;
-
-use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log};
+use crate::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log};
 use kasha_log::{DamageKind, EntryKind, GroupFault, LoadReport, Log, Purpose, entry_bytes};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 

@@ -1,8 +1,6 @@
 //! The limit, the reserve, and freeing.
 
-mod common;
-
-use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
+use crate::common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
 use kasha_log::{AppendError, EntryKind, Full, Log, MemoryLeft, Part, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 use proptest::prelude::*;
@@ -161,11 +159,11 @@ fn a_log_that_refuses_a_large_group_says_so_until_that_fits() {
 fn a_refused_or_dropped_group_leaves_no_trace() {
     let mut log = new_log();
     let (first, _) = append(&mut log, 1, &[b"first"]);
-    let before = format!("{:?}", common::snapshot(&log));
+    let before = format!("{:?}", crate::common::snapshot(&log));
     let too_large = log.group_payload_max() + 8;
     assert_eq!(log.begin(Epoch(1), too_large, Purpose::Freeing).err(), Some(Full::Group));
     log.begin(Epoch(9), 400, Purpose::Normal).unwrap().entry(EntryKind::Object, 100).1.fill(7);
-    assert_eq!(before, format!("{:?}", common::snapshot(&log)));
+    assert_eq!(before, format!("{:?}", crate::common::snapshot(&log)));
     let (second, _) = append(&mut log, 1, &[b"second"]);
     assert_eq!(second.start.offset, first.end.offset.0);
 }

@@ -1,9 +1,7 @@
 //! A backup takes exactly what follows its end, and nothing else changes it. Any bytes: `crates/properties`,
 //! `log_appends`.
 
-mod common;
-
-use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
+use crate::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
 use kasha_log::{AppendError, EntryKind, GroupFault, GroupStart, Log, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 

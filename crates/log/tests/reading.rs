@@ -1,9 +1,7 @@
 //! Reading a log in slices, and telling how much two of them have in common. Their histories against models:
 //! `crates/properties`, `log_history` and `log_replicas`.
 
-mod common;
-
-use common::{SEGMENT, append, config, files};
+use crate::common::{SEGMENT, append, config, files};
 use kasha_log::{Cursor, Log, Screen, common_prefix};
 use kasha_types::{LogEnd, SegmentId};
 use proptest::prelude::*;
@@ -11,7 +9,7 @@ use proptest::prelude::*;
 proptest! {
     #[test]
     fn a_replay_in_slices_sees_every_group_once(sizes in prop::collection::vec(1..900_usize, 1..60)) {
-        let mut log = common::new_log();
+        let mut log = crate::common::new_log();
         for len in sizes {
             append(&mut log, 1, &[&vec![1; len]]);
         }
@@ -33,7 +31,7 @@ fn prefix(a: &Log, b: &Log) -> LogEnd {
 
 #[test]
 fn freed_segments_leave_the_common_prefix_as_it_is() {
-    let (mut a, mut b) = (common::new_log(), common::new_log());
+    let (mut a, mut b) = (crate::common::new_log(), crate::common::new_log());
     let mut objects = Vec::new();
     for epoch in 1..=6 {
         while a.segments().count() < epoch as usize {
@@ -46,10 +44,10 @@ fn freed_segments_leave_the_common_prefix_as_it_is() {
     let both = a.end().offset;
     append(&mut b, 6, &[b"only the deposed primary"]);
     for id in [1, 2, 3] {
-        common::let_go(&mut a, 7, SegmentId(id), &objects);
+        crate::common::let_go(&mut a, 7, SegmentId(id), &objects);
         a.free(SegmentId(id));
     }
-    let (a, report) = Log::load(common::SHARD, config(64), files(&a).into_iter());
+    let (a, report) = Log::load(crate::common::SHARD, config(64), files(&a).into_iter());
     assert_eq!(report.damage, None);
     assert_eq!(a.epoch_history().len(), 7, "the epochs of freed segments are in the digest");
     assert_eq!(prefix(&a, &b), both);

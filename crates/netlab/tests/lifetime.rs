@@ -1,15 +1,13 @@
 //! N4: nothing is left behind, however a network ends: dropped, or with its owner killed.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
-use common::{lab, wait_until};
+use crate::common::{lab, wait_until};
 use kasha_netlab::Netlab;
 use rustix::process::{Pid, Signal, kill_process_group};
 

@@ -1,13 +1,11 @@
 //! Settings of links (N1 to N3), as the packets of real sockets experience them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, lab, wait_until};
+use crate::common::{PATIENCE, lab, wait_until};
 use kasha_netlab::{Counters, Link, Netlab};
 
 const PORT: u16 = 9;

@@ -1,10 +1,8 @@
 //! The cleaner at a primary that is its shard's only member.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Core, Files, Heard, configuration, stories};
+use crate::common::{Core, Files, Heard, configuration, stories};
 use kasha_machine::{Machine, Rng};
 use kasha_types::{Epoch, Incarnation, NodeId};
 use kasha_wire::frame::Kind;

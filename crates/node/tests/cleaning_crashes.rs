@@ -6,15 +6,13 @@
 //! it left, a new term begins, and all clients ask again. No update has a witness here: what a replay of a witness does is in
 //! the simulator.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::cleaning_load::{Call, EXPIRED, GONE, LATER, NOW, Run, State, body, heard_by, key, send, start};
-use common::cluster::Cluster;
-use common::crashes::{Disk, Kinds};
-use common::{Files, Heard, TABLE};
+use crate::common::cleaning_load::{Call, EXPIRED, GONE, LATER, NOW, Run, State, body, heard_by, key, send, start};
+use crate::common::cluster::Cluster;
+use crate::common::crashes::{Disk, Kinds};
+use crate::common::{Files, Heard, TABLE};
 use kasha_log::EntryKind;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Incarnation, ListVersion, NodeId};

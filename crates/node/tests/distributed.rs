@@ -1,10 +1,8 @@
 //! Transactions over several shards at one of their participants, whose other participant is played by the test.
 
-mod common;
-
-use common::cluster::{Cluster, LIST, node};
-use common::two_shards::*;
-use common::{Core, Heard, TABLE};
+use crate::common::cluster::{Cluster, LIST, node};
+use crate::common::two_shards::*;
+use crate::common::{Core, Heard, TABLE};
 use kasha_types::{ClientId, ListVersion, slot_of};
 use kasha_wire::body::BodyHead;
 use kasha_wire::message::{Told, Words};

@@ -1,9 +1,7 @@
 //! Values that end (R5.2), on three cores whose frames are carried by hand.
 
-mod common;
-
-use common::Heard;
-use common::cluster::{Cluster, LIST};
+use crate::common::Heard;
+use crate::common::cluster::{Cluster, LIST};
 use kasha_log::EntryKind;
 use kasha_types::ListVersion;
 use kasha_wire::operation::Lifetime;

@@ -1,11 +1,9 @@
 //! A new primary takes another member's log (section 7, step 2). The frames of three cores are carried by hand.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::cluster::{Cluster, LIST, member};
-use common::{Core, Files, Heard};
+use crate::common::cluster::{Cluster, LIST, member};
+use crate::common::{Core, Files, Heard};
 use kasha_types::{BootId, ListVersion, NodeId};
 use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::{Member, MemberState, Message, ShardPhase, Update, message};

@@ -1,11 +1,9 @@
 //! The expiry floor and the cleaner. R5.11: while a floor waits for its sync, nothing is copied. R5.8: the copy of a floor
 //! forgets nobody. Three cores, whose frames are carried by hand.
 
-mod common;
-
-use common::cluster::Cluster;
-use common::stories::{self, about_to_clean, cleaning};
-use common::{Core, Heard};
+use crate::common::cluster::Cluster;
+use crate::common::stories::{self, about_to_clean, cleaning};
+use crate::common::{Core, Heard};
 use kasha_types::{ClientId, ClusterTime, ListVersion};
 use kasha_wire::status::CleanerState;
 use kasha_wire::{BodyHead, Refusal, Update, message};

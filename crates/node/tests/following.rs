@@ -1,8 +1,6 @@
 //! A member that follows: what it obeys, what it keeps, what it refuses.
 
-mod common;
-
-use common::{CONN, Core, SHARD, configuration};
+use crate::common::{CONN, Core, SHARD, configuration};
 use kasha_exactly_once::ExpiryFloorEntry;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Endpoint, FileName, Input, Machine};
@@ -111,7 +109,7 @@ fn is_intact(core: &mut Core) -> bool {
 
 /// It is to be the next primary of a log that the other member may hold, too.
 fn promoted() -> Core {
-    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut core = Core::start(crate::common::Files::default(), 1 << 30);
     let mut recovering = configuration(3, 2, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
     core.message(message::ConfigurationIs { configuration: recovering });
@@ -136,7 +134,7 @@ fn report_of(end: LogPosition) -> message::FenceReport {
 
 /// A complete member that holds the primary's whole log, since configuration 1, in attachment 1.
 fn backup(log: &Log) -> Core {
-    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut core = Core::start(crate::common::Files::default(), 1 << 30);
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
     core.message(message::ConfigurationIs { configuration: of_two(1, &members) });
     let (end, _) = fence(&mut core);
@@ -351,7 +349,7 @@ fn r5_3_a_machine_that_is_switched_off_after_an_orderly_end_has_not_lost_power()
 }
 
 /// What a backup of five groups has on file, whole.
-fn files_of_five() -> common::Files {
+fn files_of_five() -> crate::common::Files {
     let mut core = backup(&their_log(5));
     assert!(is_intact(&mut core));
     let files = core.shell.files;
@@ -360,7 +358,7 @@ fn files_of_five() -> common::Files {
 }
 
 /// The next process of that backup, after a loss of power if its boot is another one.
-fn again(files: common::Files, boot: Option<BootId>) -> Core {
+fn again(files: crate::common::Files, boot: Option<BootId>) -> Core {
     let mut core = Core::start_with(files, 1 << 30, |options| {
         (options.incarnation, options.boot) = (Incarnation((2 << 32) | 1), boot.unwrap_or(options.boot));
     });

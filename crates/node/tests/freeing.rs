@@ -1,11 +1,9 @@
 //! Freed segments, joiners that copy, and what a loss of power leaves.
 
-mod common;
-
 use std::time::Duration;
 
-use common::cluster::{Cluster, LIST, member};
-use common::{Core, Files, Heard, SHARD, configuration};
+use crate::common::cluster::{Cluster, LIST, member};
+use crate::common::{Core, Files, Heard, SHARD, configuration};
 use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
 use kasha_machine::{Effect, Effects, Endpoint, FileName};
 use kasha_replication::{FenceReport, MemberCore, Pace, Shipping};

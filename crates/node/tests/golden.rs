@@ -1,9 +1,7 @@
-//! The bytes of the log entries that the node writes itself. `UPDATE=1 cargo test -p kasha-node --test golden` rewrites
+//! The bytes of the log entries that the node writes itself. `UPDATE=1 cargo test -p kasha-node golden::` rewrites
 //! the file, which is wrong unless the log's format version changes too.
 
-mod common;
-
-use common::{Core, Files, SHARD, TABLE, configuration};
+use crate::common::{Core, Files, SHARD, TABLE, configuration};
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::FileName;
 use kasha_types::{ConfigVersion, TableId};

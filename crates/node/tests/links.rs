@@ -1,9 +1,7 @@
 //! What a core tells the coordinator of others (pitfall 9; decision 0007).
 #![allow(missing_docs)]
 
-mod common;
-
-use common::{CONN, Core, Files, SHARD, configuration};
+use crate::common::{CONN, Core, Files, SHARD, configuration};
 use kasha_machine::{Effects, Endpoint, Input, Machine};
 use kasha_types::{ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, NodeId, Tick};
 use kasha_wire::frame::FRAME_HEADER_BYTES;

@@ -1,10 +1,8 @@
 //! What a listing, and the end of a value, have to do with transactions over several shards (R5.2, R8.4, R8.16).
 
-mod common;
-
-use common::cluster::{Cluster, LIST};
-use common::two_shards::{begun, begun_and_settled, distributed, is_settled, key, put, unsettled, word};
-use common::{Heard, TABLE};
+use crate::common::cluster::{Cluster, LIST};
+use crate::common::two_shards::{begun, begun_and_settled, distributed, is_settled, key, put, unsettled, word};
+use crate::common::{Heard, TABLE};
 use kasha_log::EntryKind;
 use kasha_types::ListVersion;
 use kasha_wire::message::Told;

@@ -1,15 +1,13 @@
 //! "No allocation per request in steady state" (DESIGN, section 12): what a primary's machine and the turn around it
 //! allocate for an update. A ratchet: the numbers may only go down.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::cluster::{Cluster, LIST};
-use common::{Core, Shell};
+use crate::common::cluster::{Cluster, LIST};
+use crate::common::{Core, Shell};
 use kasha_machine::{Endpoint, FileName, Input, Machine, turn};
 use kasha_types::{ConnId, CoreId, ListVersion, LocalPosition, LogEnd, NodeId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
@@ -135,7 +133,8 @@ fn run(core: &mut Core, sequences: std::ops::Range<u64>, list: ListVersion) -> (
         let key = format!("key {}", sequence % KEYS);
         let body = Core::body((1, sequence), sequence, None, &Update::Put { key: key.as_bytes(), value: &[7; 100] });
         let cluster_time = kasha_types::ClusterTime(0);
-        let envelope = Envelope { shard: common::SHARD, epoch: core.epoch, list, cluster_time, attempt: 1, turn: None };
+        let envelope =
+            Envelope { shard: crate::common::SHARD, epoch: core.epoch, list, cluster_time, attempt: 1, turn: None };
         let mut frame = Vec::new();
         RequestView::encode(Kind::Request, &envelope, &body, &mut frame);
         frame_turn(core, client, &frame);

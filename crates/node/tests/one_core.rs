@@ -1,8 +1,6 @@
 //! What one core answers, rule by rule.
 
-mod common;
-
-use common::{CONN, Core, Heard, SHARD, TABLE, configuration};
+use crate::common::{CONN, Core, Heard, SHARD, TABLE, configuration};
 use kasha_node::Baseline;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Slot, TableId, Tick};
 use kasha_wire::frame::Kind;

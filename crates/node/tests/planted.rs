@@ -1,14 +1,12 @@
 //! Rules that are left out: a story that a test tells ends otherwise. In the simulator nothing damages memory, clients hardly ever come
 //! back in the moment that matters, and two operations under one key hardly ever differ only at another shard. Run this with
-//! `cargo test --release -p kasha-node --features planted-bugs --test planted`.
+//! `cargo test --release -p kasha-node --features planted-bugs planted::`.
 
 #![cfg(feature = "planted-bugs")]
 
-mod common;
-
 use std::panic::{catch_unwind, set_hook, take_hook};
 
-use common::stories;
+use crate::common::stories;
 use kasha_types::planted::{self, Bug};
 
 /// The bug, the story, and what the story says then.

@@ -1,9 +1,7 @@
 //! What one primary refuses, and where each bound lies.
 
-mod common;
-
-use common::cluster::{Cluster, LIST};
-use common::{CONN, Core, Heard, SHARD, configuration};
+use crate::common::cluster::{Cluster, LIST};
+use crate::common::{CONN, Core, Heard, SHARD, configuration};
 use kasha_machine::Endpoint;
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{ClientId, ClusterTime, ListVersion, ShardId, Slot, TableId, slot_of};

@@ -1,9 +1,7 @@
 //! Rules that take more than one core to break: three of them, whose frames are carried by hand.
 
-mod common;
-
-use common::cluster::{Cluster, LIST, member};
-use common::{Core, Files, Heard, SHARD, TABLE, configuration};
+use crate::common::cluster::{Cluster, LIST, member};
+use crate::common::{Core, Files, Heard, SHARD, TABLE, configuration};
 use kasha_exactly_once::ExpiryFloorEntryRef;
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::Endpoint;

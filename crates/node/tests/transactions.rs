@@ -1,9 +1,7 @@
 //! Transactions on one shard: all parts or none, once, and what a dropped table takes of them.
 
-mod common;
-
-use common::cluster::{Cluster, LIST};
-use common::{Core, Heard, SHARD, TABLE};
+use crate::common::cluster::{Cluster, LIST};
+use crate::common::{Core, Heard, SHARD, TABLE};
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, ListVersion, Slot, TableId};
 use kasha_wire::frame::Kind;
@@ -171,7 +169,7 @@ fn a_replayed_transaction_survives_the_drop_of_one_of_its_tables() {
     assert_eq!(told, Outcome::Parts(vec![Outcome::Number(-5, 1), Outcome::Number(5, 1)]));
     // Nothing of the primary's log has arrived anywhere when the table is dropped and the primary dies.
     cluster.on_the_way.clear();
-    cluster.cores[0] = Core::start_with(common::Files::default(), 1 << 26, |options| {
+    cluster.cores[0] = Core::start_with(crate::common::Files::default(), 1 << 26, |options| {
         options.witness_slots = 64;
     });
     cluster.commit(|configuration| {

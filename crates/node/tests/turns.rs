@@ -1,10 +1,8 @@
 //! Who has waited longest goes first (0047), at one participant whose other participant is played by the test.
 
-mod common;
-
-use common::cluster::Cluster;
-use common::two_shards::*;
-use common::{Heard, TABLE};
+use crate::common::cluster::Cluster;
+use crate::common::two_shards::*;
+use crate::common::{Heard, TABLE};
 use kasha_machine::Endpoint;
 use kasha_types::{ClusterTime, ConnId, ListVersion};
 use kasha_wire::frame::Kind;

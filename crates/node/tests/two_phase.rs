@@ -1,9 +1,7 @@
 //! A participant of a two-phase commit whose master is the client. The other participant has a primary that no test starts.
 
-mod common;
-
-use common::cluster::Cluster;
-use common::{Heard, SHARD, TABLE};
+use crate::common::cluster::Cluster;
+use crate::common::{Heard, SHARD, TABLE};
 use kasha_machine::Endpoint;
 use kasha_node::Baseline;
 use kasha_types::{

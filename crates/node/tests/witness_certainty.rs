@@ -1,8 +1,6 @@
 //! What a recovery may conclude from a witness's answer (section 7, step 4; C3, R5.5).
 
-mod common;
-
-use common::{Core, Files, Heard, SHARD, configuration};
+use crate::common::{Core, Files, Heard, SHARD, configuration};
 use kasha_machine::{Endpoint, FileName};
 use kasha_types::*;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
@@ -65,8 +63,8 @@ fn record(core: &mut Core, sequence: u64) -> RecordedVerdict {
 /// What a freeze hears: how sure, and how many requests.
 fn freeze(core: &mut Core, list: ListVersion, epoch: u32) -> (Holding, usize) {
     core.shell.sent.clear();
-    core.message_from(common::CONN, message::FreezeWitness { shard: SHARD, list, epoch: Epoch(epoch) });
-    let sent = core.shell.sent.iter().filter(|(to, _)| *to == common::CONN);
+    core.message_from(crate::common::CONN, message::FreezeWitness { shard: SHARD, list, epoch: Epoch(epoch) });
+    let sent = core.shell.sent.iter().filter(|(to, _)| *to == crate::common::CONN);
     let mut answers = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
     let message::WitnessHolds { holding, requests, .. } = answers.next().expect("an answer");
     (holding, requests.len())

@@ -1,4 +1,4 @@
-//! The bytes of `replica.meta`, format 3. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file.
+//! The bytes of `replica.meta`, format 3. `UPDATE=1 cargo test -p kasha-replication golden::` rewrites the file.
 //! That is wrong unless the number of the format changes too.
 #![allow(missing_docs)]
 

@@ -2,8 +2,8 @@
 //! that is written and fsynced, so that a loss of power can be acted out afterwards; a clock that jumps and drifts; a
 //! boot id that changes. Each is off unless its environment variable is set.
 //!
-//! Without the feature every function here does what it wraps, and nothing else; in tests of this crate it also notes
-//! what is fsynced.
+//! Without the feature every function here does what it wraps, and nothing else. In tests of this crate each also notes what is
+//! fsynced.
 
 #[cfg(feature = "test-faults")]
 pub(crate) mod clock;
@@ -17,7 +17,7 @@ pub(crate) use recorder::{Kept, create, keep, remove, rename, store, sync, sync_
 pub(crate) use bare::{Kept, create, keep, remove, rename, store, sync, sync_folder, truncate, write};
 
 /// The inodes that this thread has fsynced, in order: a file looks the same whether the disk has it or not.
-#[cfg(all(test, not(feature = "test-faults")))]
+#[cfg(test)]
 pub(crate) mod fsynced {
     use std::cell::RefCell;
     use std::fs::File;

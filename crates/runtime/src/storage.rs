@@ -428,7 +428,6 @@ mod tests {
 
     /// Found by the simulator (`fast_restart` 4, `cold_start` 9): a killed process left in the page cache what no fsync
     /// had covered; the next one said that it holds that, and a loss of power took it.
-    #[cfg(not(feature = "test-faults"))]
     #[test]
     fn r5_3_what_is_read_is_fsynced_first() {
         use std::os::unix::fs::MetadataExt;

@@ -1,20 +1,18 @@
 //! Frames over real sockets: cutting, handshakes, bad input, limits, closing.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::{CLUSTER, Echo, Raw, Server, Stuck, frame, hello};
 use kasha_machine::{Effect, Effects, Gate, Input, Machine};
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{Clock, FrameFaults, HeapUse, LoopError, LoopOptions, listen};
 use kasha_types::limits::FRAME_BYTES_MAX;
 use kasha_types::{ClusterId, CoreId, LogSlice, NodeId, ShardId, Tick};
 use kasha_wire::{AnyMessage, Kind, Message, message};
-use support::{CLUSTER, Echo, Raw, Server, Stuck, frame, hello};
 
 #[test]
 fn many_connections_one_byte_at_a_time() {
@@ -408,7 +406,7 @@ struct FromLog(Vec<u8>);
 impl Machine for FromLog {
     fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
         if let Input::Frame { from, payload, .. } = input {
-            support::send(out, from, payload, Gate::Now);
+            crate::support::send(out, from, payload, Gate::Now);
             let mark = out.mark();
             let start = kasha_wire::frame::begin(out.arena(), Kind::Append);
             kasha_wire::frame::end(&mut out.arena()[mark..], start - mark, &self.0);

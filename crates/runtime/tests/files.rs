@@ -1,15 +1,13 @@
 //! Gates that wait for files, and disks that fail.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::io::Write;
 use std::process::Command;
 
+use crate::support::{Folder, Gated, Raw, Server, frame};
 use kasha_machine::Disk;
 use kasha_runtime::{FolderDisk, LoopError, LoopOptions};
 use kasha_wire::Kind;
-use support::{Folder, Gated, Raw, Server, frame};
 
 fn in_folder(folder: &Folder) -> LoopOptions {
     LoopOptions { data_dir: Some(folder.0.join("core-00")), ..LoopOptions::default() }

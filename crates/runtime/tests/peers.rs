@@ -1,17 +1,15 @@
 //! Dialled connections: lazily made, lost, made again, and never to the wrong core.
 #![allow(clippy::disallowed_methods)]
 
-mod support;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{CLUSTER, CORE, Echo, Server, send};
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, Names, Resolver, listen};
 use kasha_types::{CoreId, LogSlice, NodeId, Tick};
 use kasha_wire::{Message, message};
-use support::{CLUSTER, CORE, Echo, Server, send};
 
 /// Keeps what came.
 #[derive(Default)]
@@ -167,7 +165,7 @@ fn who_listens_but_never_answers_is_given_up_and_little_is_kept_for_him() {
 fn a_named_peer_is_found_wherever_its_name_leads_when_it_is_dialled() {
     let to = Endpoint::Core(CORE);
     let one = Server::start(LoopOptions::default(), |_| Echo::new());
-    let other = Identity { core: Some(CoreId { node: NodeId(2), core: 0 }), ..support::server_identity() };
+    let other = Identity { core: Some(CoreId { node: NodeId(2), core: 0 }), ..crate::support::server_identity() };
     let anywhere = "127.0.0.1:0".parse().unwrap();
     let stranger = Server::start_as(other, anywhere, LoopOptions::default(), |_| Echo::new());
     let gone: Vec<SocketAddr> = (1..=18).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
@@ -230,7 +228,7 @@ impl Machine for Refuse {
 
 #[test]
 fn a_process_that_the_coordinator_does_not_want_ends_and_says_why() {
-    let identity = Identity { core: None, ..support::server_identity() };
+    let identity = Identity { core: None, ..crate::support::server_identity() };
     let address = "127.0.0.1:0".parse().unwrap();
     let server = Server::start_as(identity, address, LoopOptions::default(), |_| Refuse { answers: 2 });
     let mut this = client(Endpoint::Coordinator, server.address);

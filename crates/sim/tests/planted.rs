@@ -1,5 +1,5 @@
 //! Every planted bug is caught by the checker that the table names, within as many seeds as it says. Run this with
-//! `cargo test --release -p kasha-sim --features planted-bugs --test planted`; `cargo xtask mutants` shows how often.
+//! `cargo test --release -p kasha-sim --features planted-bugs planted::`; `cargo xtask mutants` shows how often.
 
 #![cfg(feature = "planted-bugs")]
 

@@ -1,11 +1,9 @@
 //! Runs all transcripts ([`transcript`]): directed scenarios as text files. With planted bugs, each bug must change the
 //! transcripts that the table below names for it.
 
-mod transcript;
-
 #[test]
 fn every_transcript_is_what_happens() {
-    transcript::check_all();
+    crate::transcript::check_all();
 }
 
 /// A transcript that stays the same when the rule is broken shows nothing of the rule.
@@ -13,8 +11,6 @@ fn every_transcript_is_what_happens() {
 mod planted {
     use kasha_sim::Bug;
     use kasha_sim::planted::plant;
-
-    use super::transcript;
 
     /// Bugs, and the transcripts about the rules that they break. The other bugs break parts that transcripts do not
     /// have (the shell, the disk, time that passes within a turn, the session), or only a sweep finds them.
@@ -48,7 +44,8 @@ mod planted {
         let mut unnoticed = Vec::new();
         for &(bug, transcripts) in NOTICED {
             plant(Some(bug));
-            unnoticed.extend(transcripts.iter().filter(|name| !transcript::differs(name)).map(|name| (bug, name)));
+            unnoticed
+                .extend(transcripts.iter().filter(|name| !crate::transcript::differs(name)).map(|name| (bug, name)));
         }
         plant(None);
         assert!(unnoticed.is_empty(), "{unnoticed:#?}");

@@ -1,4 +1,4 @@
-//! The bytes of objects and tombstones, format 1. `UPDATE=1 cargo test -p kasha-store --test golden` rewrites the file,
+//! The bytes of objects and tombstones, format 1. `UPDATE=1 cargo test -p kasha-store golden::` rewrites the file,
 //! which is wrong unless the format's number changes too.
 #![allow(missing_docs)]
 

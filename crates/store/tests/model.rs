@@ -1,8 +1,6 @@
 //! The store against a map, on a real log: every result, and what a replay of the log makes of it.
 
-mod common;
-
-use common::Replica;
+use crate::common::Replica;
 use kasha_reference::Model;
 use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::arguments::Source;

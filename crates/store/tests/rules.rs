@@ -1,8 +1,6 @@
 //! The store's rules one by one: versions across deletes, drafts that fail late, tombstones that go, dropped tables.
 
-mod common;
-
-use common::Replica;
+use crate::common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;

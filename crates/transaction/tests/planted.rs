@@ -3,13 +3,11 @@
 
 #![cfg(feature = "planted-bugs")]
 
-mod world;
-
 use std::ops::Range;
 use std::panic::catch_unwind;
 
+use crate::world::World;
 use kasha_types::planted::{self, Bug};
-use world::World;
 
 /// The bug, the seeds within which it is caught, and the beginnings of what may be said then. Seeds that do not begin with 0 are for
 /// what is found once in a million runs.

@@ -1,10 +1,8 @@
 //! Random programs of a few transactions over two to four shards, with primaries that die or are deposed, clients that die or
-//! cancel, and words that are late, doubled and lost. `RUNS=1000000 cargo test --release -p kasha-transaction --test search`
+//! cancel, and words that are late, doubled and lost. `RUNS=1000000 cargo test --release -p kasha-transaction search::`
 //! searches for longer.
 
-mod world;
-
-use world::World;
+use crate::world::World;
 
 const RUNS: u64 = 40_000;
 

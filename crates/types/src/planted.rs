@@ -2,7 +2,7 @@
 //!
 //! Each mistake breaks one rule of the design, at the place in the code that keeps the rule:
 //! `if … || planted::is_on(Bug::…)`. Without the feature `planted-bugs`, [`is_on`] is a constant `false` and costs
-//! nothing; no server is built with the feature. The `planted` module of `kasha-sim` says which checker catches which
+//! nothing. Only servers of the judges' builds have the feature. The `planted` module of `kasha-sim` says which checker catches which
 //! mistake, and in how many runs.
 
 macro_rules! bugs {

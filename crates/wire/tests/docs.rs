@@ -1,10 +1,8 @@
 //! `docs/wire.md` says what the code does.
 
-mod common;
-
 use std::fmt::Debug;
 
-use common::{Count, Sample, encoded};
+use crate::common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};

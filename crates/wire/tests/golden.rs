@@ -1,14 +1,12 @@
-//! The bytes of wire version 10, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! The bytes of wire version 10, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire golden::`
 //! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
-
-mod common;
 
 use std::fmt::Write;
 
-use common::messages::described;
-use common::operations::{OwnedBody, outcomes};
-use common::results::encoded_outcome;
-use common::{Count, Sample, encoded};
+use crate::common::messages::described;
+use crate::common::operations::{OwnedBody, outcomes};
+use crate::common::results::encoded_outcome;
+use crate::common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
@@ -174,7 +172,7 @@ fn operations() {
         lines.push((format!("transaction {what}"), bytes));
     }
     for &Row { code, name, .. } in Read::ALL {
-        let operation = common::operations::Operation::one(code);
+        let operation = crate::common::operations::Operation::one(code);
         let mut bytes = vec![operation.read().code()];
         operation.read().encode_arguments(&mut bytes);
         assert_eq!(Read::decode(code, &bytes[1..]), Ok(operation.read()));

@@ -1,8 +1,6 @@
 //! What no decoder takes, one by one. Arbitrary and damaged bytes: `crates/properties`, `frames` and those after it.
 
-mod common;
-
-use common::operations::Operation;
+use crate::common::operations::Operation;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_wire::operation::{Check, Excess, ItemsBuffer, PartOperation, PartsBuffer};

@@ -1,8 +1,6 @@
 //! A body is checked completely before anything is done with it, limits included.
 
-mod common;
-
-use common::operations::{Operation, OwnedBody};
+use crate::common::operations::{Operation, OwnedBody};
 use kasha_types::limits::*;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, Sequence};
 use kasha_wire::operation::Row;
@@ -130,7 +128,7 @@ fn names_and_acknowledgements() {
 
 #[test]
 fn a_configuration_is_in_order() {
-    use common::{Count, Sample, encoded};
+    use crate::common::{Count, Sample, encoded};
     use kasha_wire::{Configuration, hot};
     let changed = |change: fn(&mut Configuration)| {
         let mut configuration = Configuration::one(&mut Count(0));

@@ -1,13 +1,11 @@
 //! A count that was made up reserves no memory: what a decoder allocates is bounded by what was sent.
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::encoded;
-use common::messages::described;
+use crate::common::encoded;
+use crate::common::messages::described;
 use kasha_wire::{AnyMessage, Message, Outcome, outcome::Shape};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;

@@ -1,14 +1,12 @@
 //! decode(encode(x)) = x, for every type, message, operation, result and frame.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::messages::described;
-use common::operations::{Operation, OwnedBody, SHAPES, TRANSACTION, any_outcome};
-use common::results::encoded_outcome;
-use common::types::every_type;
-use common::{Sample, any, check, encoded};
+use crate::common::messages::described;
+use crate::common::operations::{Operation, OwnedBody, SHAPES, TRANSACTION, any_outcome};
+use crate::common::results::encoded_outcome;
+use crate::common::types::every_type;
+use crate::common::{Sample, any, check, encoded};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};

@@ -1,8 +1,6 @@
 //! CURP C.2, figure 14: how many random records fit before a set is full, by associativity.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_types::{KeyHash, RpcId};
 use kasha_witness::{Recorded, Sizes, Witness};
 

@@ -1,11 +1,9 @@
 //! The file's bytes do not change by accident. After a change on purpose raise `FORMAT_VERSION` and rewrite the golden
 //! file with `UPDATE=1`.
 
-mod common;
-
 use std::fmt::Write;
 
-use common::*;
+use crate::common::*;
 use kasha_types::{BootId, ClusterId, ListVersion, ShardId};
 use kasha_witness::{Ledger, Mode};
 

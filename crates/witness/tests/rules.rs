@@ -1,8 +1,6 @@
 //! The rules of DESIGN section 6 and CURP 3 and 4, one by one.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use kasha_types::limits::WITNESS_BODY_BYTES_MAX;
 use kasha_types::{ClusterId, ClusterTime, KeyHash, ListVersion, RpcId, ShardId};
 use kasha_witness::limits::{MARKED_MAX, REQUEST_KEYS_MAX, SCANNED_PER_GC_MAX, SUSPECTS_PER_GC_MAX};

@@ -1,4 +1,5 @@
 //! Helpers of these tests: a network, or a notice that there can be none here; and waiting for a condition.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::time::{Duration, Instant};
 

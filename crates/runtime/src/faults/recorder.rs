@@ -141,6 +141,8 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 pub(crate) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
     super::failing::check(file)?;
+    #[cfg(test)]
+    super::fsynced::note(file)?;
     let Some(up_to) = recorder().map(|recorder| recorder.records) else { return file.sync_data() };
     file.sync_data()?;
     let line = format!("synced\t{}\t{up_to}", file.metadata()?.ino());
@@ -149,8 +151,11 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
 }
 
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    let Some(up_to) = recorder().map(|recorder| recorder.records) else { return File::open(path)?.sync_all() };
-    File::open(path)?.sync_all()?;
+    let folder = File::open(path)?;
+    #[cfg(test)]
+    super::fsynced::note(&folder)?;
+    let Some(up_to) = recorder().map(|recorder| recorder.records) else { return folder.sync_all() };
+    folder.sync_all()?;
     recorder().expect("it was there").record(&format!("folder\t{}\t{up_to}", path.display()), &[]);
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Directed tests of what outsiders found, as they tried it: `cargo xtask process-tests --only outsiders`.
 //!
 //! One file for each subject. A test that needs a fault which the simulator can draw has a scenario there, too.
-#![allow(missing_docs)]
 // The tests are about processes, clocks and sleeps.
 #![allow(clippy::disallowed_methods)]
 

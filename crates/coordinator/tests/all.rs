@@ -1,0 +1,13 @@
+//! All tests of the crate in one program, which is optimized and linked once.
+
+mod common;
+mod copies;
+mod false_records;
+mod giving_up;
+mod links;
+mod log_files;
+mod memory;
+mod overtaken;
+mod own_silence;
+mod random;
+mod rules;

@@ -1,0 +1,5 @@
+//! All tests of the crate in one program, which is optimized and linked once.
+
+mod common;
+mod lifetime;
+mod links;

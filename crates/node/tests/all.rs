@@ -1,0 +1,23 @@
+//! All tests of the crate in one program, which is optimized and linked once.
+
+mod cleaning;
+mod cleaning_crashes;
+mod common;
+mod distributed;
+mod expiry;
+mod fetching;
+mod floor_and_cleaner;
+mod following;
+mod freeing;
+mod golden;
+mod links;
+mod listing_and_ends;
+mod memory;
+mod one_core;
+mod planted;
+mod refusals;
+mod rules;
+mod transactions;
+mod turns;
+mod two_phase;
+mod witness_certainty;

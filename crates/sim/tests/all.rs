@@ -1,0 +1,8 @@
+//! All tests of the crate in one program, which is optimized and linked once.
+
+mod docs;
+mod planted;
+mod scenarios;
+mod transcript;
+mod transcripts;
+mod world;

@@ -1,0 +1,22 @@
+//! All tests of the crate in one program, which is optimized and linked once.
+
+mod coordinator_cut;
+mod damage;
+mod descriptors;
+mod full_disk;
+mod full_memory;
+mod garbage;
+mod give_up;
+mod interactive;
+mod lived_in;
+mod mapped;
+mod nodes;
+mod outsiders;
+mod recipes;
+mod restart;
+mod sessions;
+mod shell;
+mod shows;
+mod stops;
+mod wrong_folders;
+mod wrong_starts;
