@@ -104,7 +104,7 @@ fn kill_an_owner(test: &str, populate: impl FnOnce(&Netlab)) {
         return eprintln!("SKIPPED: {reason}");
     }
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", &format!("lifetime::{test}"), "--nocapture"])
         .env(OWNER, "1")
         .process_group(0)
         .stdin(Stdio::piped())
