@@ -15,6 +15,7 @@ pub mod held;
 pub mod rng;
 pub mod trash;
 pub mod turn;
+pub mod waiting;
 
 pub use askers::Askers;
 pub use disk::{Disk, FileName};
@@ -22,6 +23,7 @@ pub use effects::{Data, Effect, Effects, Endpoint, Gate, Span};
 pub use held::Held;
 pub use rng::Rng;
 pub use trash::Trash;
+pub use waiting::WaitingRoom;
 
 use kasha_types::{ConnId, LocalPosition, LogSlice, Tick};
 

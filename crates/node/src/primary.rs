@@ -242,7 +242,8 @@ impl Primary {
             Stage::Reporting => None,
             Stage::Serving(serving) => {
                 serving.clean(term, site, out);
-                serving.run_those_that_wait_for_room(term, site, now, out);
+                serving.run_ready(term, site, now, out);
+                serving.look_for_memory(term, site, now, out);
                 serving.transact(term, site, now, out);
                 None
             }

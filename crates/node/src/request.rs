@@ -17,11 +17,13 @@ mod turns;
 mod two_phase;
 mod wrong;
 
+use std::ops::RangeInclusive;
+
 use kasha_exactly_once::Request;
 use kasha_log::{EntryOffset, Full};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::SpareDraft;
-use kasha_transaction::Age;
+use kasha_transaction::{Age, GateId};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, RpcId, Slot};
@@ -92,25 +94,32 @@ pub(crate) struct Memory {
     pub draft: SpareDraft,
 }
 
-/// What a parked update waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitsFor {
+/// What something waits for in the waiting room (`serving::waiting`). Whoever makes it hold opens it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Condition {
     /// The coordinator's verdict on this client's lease (R4.3).
     Lease(ClientId),
     /// Memory that the cleaner can gain (section 5).
-    Room,
-    /// The outcome of a transaction over several shards (R8.3).
+    Memory,
+    /// A transaction over several shards is pending no more (R8.3).
     Transaction(RpcId),
-    /// Who has waited longer, until that has had its turn (0047).
+    /// Who has waited longer has had its turn (0047).
     Turn(Age),
+    /// What an answer must not run ahead of is settled (R8.4).
+    Gate(GateId),
 }
 
-impl WaitsFor {
+impl Condition {
+    /// All turns.
+    pub fn turns() -> RangeInclusive<Self> {
+        Self::Turn(Age::MIN)..=Self::Turn(Age::MAX)
+    }
+
     /// What a client is told for whose update there is no place.
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Lease(_) => Refusal::LeaseUnproven,
-            Self::Room | Self::Transaction(_) | Self::Turn(_) => Refusal::Busy,
+            Self::Memory | Self::Transaction(_) | Self::Turn(_) | Self::Gate(_) => Refusal::Busy,
         }
     }
 }
@@ -124,7 +133,7 @@ pub(crate) enum Why {
     /// Below a logged expiry floor, whose entry ends here and may not be synced (R4.6).
     BelowFloor { floor_end: LogEnd },
     /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
-    Parked(WaitsFor),
+    Parked(Condition),
     /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log, or its checks fail
     /// there. So no client was told of it before it was durable, and a new primary waits for nobody.
     RunsAhead,
@@ -136,7 +145,7 @@ impl Why {
             Full::Memory => Self::Refused(Refusal::OutOfMemory),
             Full::Cleaning => {
                 hit(Probe::CleaningBehind);
-                Self::Parked(WaitsFor::Room)
+                Self::Parked(Condition::Memory)
             }
             Full::Group => Self::Refused(Refusal::TooLarge),
         }
@@ -149,7 +158,7 @@ impl Why {
             Self::InProgress => Replayed::Completed,
             Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
             // There may be room later. And that somebody waits for the same is no record of it (R4.2).
-            Self::Refused(Refusal::OutOfMemory) | Self::Parked(WaitsFor::Room) => Replayed::NoRoom,
+            Self::Refused(Refusal::OutOfMemory) | Self::Parked(Condition::Memory) => Replayed::NoRoom,
             Self::Refused(Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
             // Values may be shorter later, and then its client may be told fast: the witness must keep it until then (C3).
             Self::Refused(Refusal::TooLarge) if matches!(origin, Origin::Suspect) => Replayed::NotNow,

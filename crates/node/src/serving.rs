@@ -7,9 +7,9 @@
 //! | `conflicts` | knows what is not synced, and who must wait for it |
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
-//! | `parking` | keeps updates that wait for something that will come |
-//! | `transacting` | transactions over several shards: steps, words, answers behind gates |
+//! | `transacting` | transactions over several shards: steps, words, clients |
 //! | `turns` | who has waited longest goes first |
+//! | `waiting` | keeps updates, reads and answers that wait for something that will come |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys and values, dropped tables |
 //!
 //! All of it is bounded per turn and delays no answer.
@@ -20,17 +20,17 @@ mod conflicts;
 mod garbage;
 mod house;
 mod leases;
-mod parking;
 mod relocation;
 mod transacting;
 mod turns;
+pub(crate) mod waiting;
 
 use kasha_log::Log;
-use kasha_machine::{Effect, Effects};
-use kasha_transaction::Turns;
+use kasha_machine::{Effect, Effects, Gate};
+use kasha_transaction::{GateId, Turns};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
+use kasha_types::{Epoch, KeyHash, ListVersion, LogEnd, RpcId, ShardId, Tick, Work};
 use kasha_wire::{Configuration, ShardConfig};
 
 use crate::core::Core;
@@ -39,9 +39,9 @@ pub(crate) use crate::serving::conflicts::{Conflicts, Sees};
 use crate::serving::garbage::Garbage;
 use crate::serving::house::House;
 use crate::serving::leases::Leases;
-use crate::serving::parking::{Parked, Parking};
 use crate::serving::transacting::Transacting;
 pub(crate) use crate::serving::transacting::{as_kept, latest_timestamp, slots_of};
+use crate::serving::waiting::Waiting;
 use crate::shard::expiry::Expiry;
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
@@ -82,12 +82,10 @@ pub(crate) struct Serving {
     closing_at: Option<LogEnd>,
     garbage: Garbage,
     pub leases: Leases,
-    pub parking: Parking,
+    pub waiting: Waiting,
     pub transacting: Transacting,
     /// Those that have lost to others, and wait for their turn (0047).
     pub turns: Turns,
-    /// What gave way, and has to go on.
-    let_through: Vec<Parked>,
     pub expiry: Expiry,
     house: House,
 }
@@ -111,10 +109,9 @@ impl Serving {
             closing_at: None,
             garbage: Garbage::new(core, config),
             leases: Leases::default(),
-            parking: Parking::default(),
+            waiting: Waiting::default(),
             transacting: Transacting::begin(&state.transactions),
             turns: Turns::default(),
-            let_through: Vec::new(),
             expiry: Expiry::default(),
             house: House::default(),
         };
@@ -178,13 +175,25 @@ impl Serving {
 
     pub fn next_deadline(&self, state: &ShardState) -> Option<Tick> {
         let transacting = self.transacting.next_deadline(&state.transactions);
-        let room = self.parking.room_due_at();
+        let room = self.waiting.memory_due_at();
         let room = room.into_iter().chain(transacting).chain(self.next_lapse()).min();
         Some(if self.cleaner.is_busy() {
             Tick(0)
         } else {
             room.map_or(self.house.due_at(), |at| at.min(self.house.due_at()))
         })
+    }
+
+    /// Answers the client of a transaction over several shards, if one waits.
+    pub fn answer(
+        &mut self,
+        transaction: (ShardId, Epoch, RpcId),
+        result: (&[u8], bool),
+        (gate, when): (Option<GateId>, Gate),
+        out: &mut Effects,
+    ) {
+        let gate = gate.map(|gate| (gate, &mut self.waiting));
+        self.transacting.callers.answer(transaction, result, (gate, when), out);
     }
 
     /// An update was recorded: until it is synced it conflicts with what touches the keys that it changed, and then its names

@@ -25,7 +25,7 @@ use kasha_wire::{Refusal, ShardConfig, ShardPhase};
 use crate::backup::Backup;
 use crate::core::Core;
 use crate::primary::{Primary, Stage};
-use crate::request::reads::{Comes, on_read, refuse_read};
+use crate::request::reads::{Comes, ReadPath, refuse_read};
 use crate::request::run::RequestPath;
 use crate::request::{Caller, refuse_undecoded};
 use crate::serving::Serving;
@@ -234,12 +234,9 @@ impl Replica {
     /// Answers one read, or refuses it.
     pub fn on_read(&mut self, core: &mut Core, now: Tick, to: Endpoint, view: &ReadView<'_>, out: &mut Effects) {
         let (mut site, role) = self.parts(core);
-        let promised = site.copy.meta.promised;
-        let read = role
-            .serving()
-            .and_then(|(term, serving)| on_read(term, serving, &mut site, now, (to, view, Comes::First), out));
-        if let Err(why) = read {
-            refuse_read(to, view, promised, why, out);
+        match role.serving() {
+            Ok((term, serving)) => ReadPath::on_read(term, serving, &mut site, now, (to, view, Comes::First), out),
+            Err(why) => refuse_read(to, view, site.copy.meta.promised, why, out),
         }
     }
 

@@ -43,6 +43,13 @@ pub struct Age {
     pub number: u16,
 }
 
+impl Age {
+    /// Before all others.
+    pub const MIN: Self = Self { since: ClusterTime(0), client: ClientId(0), number: 0 };
+    /// Behind all others.
+    pub const MAX: Self = Self { since: ClusterTime(u64::MAX), client: ClientId(u64::MAX), number: u16::MAX };
+}
+
 /// The answer of the try that has lost: it leaves when the turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {

@@ -108,7 +108,7 @@ fn transactions(replica: &Replica, serving: Option<&Serving>) -> TransactionsSta
     TransactionsStatus {
         pending,
         kept: all.saturating_sub(pending),
-        held_answers: serving.map_or(0, |serving| serving.transacting.waiting.held_answers()),
+        held_answers: serving.map_or(0, |serving| serving.waiting.held_answers()),
         oldest: serving.map(|serving| serving.oldest_transactions(known)).unwrap_or_default(),
     }
 }

@@ -16,7 +16,7 @@ use kasha_wire::hot::Envelope;
 use kasha_wire::operation::Part;
 use kasha_wire::{Configuration, Refusal, Update};
 
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Origin, Received, Why, Wish};
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
@@ -209,7 +209,7 @@ impl RequestPath<'_> {
         let is_plausible = client < self.core.clients_below && expiry > now && expiry <= latest;
         if !is_plausible && !planted::is_on(Bug::LeaseNotProven) {
             hit(Probe::LeaseAsked);
-            return Err(Why::Parked(WaitsFor::Lease(client)));
+            return Err(Why::Parked(Condition::Lease(client)));
         }
         self.state.tracker.prove(client, expiry);
         Ok(())

@@ -15,11 +15,12 @@ use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::{AnswerView, Refusal};
 
 use crate::Baseline;
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::request::commit::Completed;
 use crate::request::order::Overlap;
 use crate::request::path::RequestPath;
 use crate::request::{Caller, Received, Why, Wish, refuse};
+use crate::serving::waiting::WaitingAnswer;
 
 /// When an answer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +116,8 @@ impl RequestPath<'_> {
         let view = AnswerView { rpc: completed.rpc(), epoch, attempt, synced: true, shard, result };
         let mut frame = Vec::new();
         view.encode(&[], &mut frame);
-        // Without room its client asks again.
-        self.serving().transacting.waiting.hold(behind, caller.to, frame, when);
+        // Without a place its client asks again.
+        self.serving().waiting.hold(behind, WaitingAnswer { to: caller.to, frame, when });
     }
 
     /// Tells the client, if it is to be told, that this delivery runs nothing; or parks it.
@@ -126,25 +127,24 @@ impl RequestPath<'_> {
             Why::InProgress => {}
             Why::Refused(why) => self.refuse(caller, rpc, why, out),
             Why::BelowFloor { floor_end } => self.refuse_below_floor(caller, rpc, floor_end, out),
-            Why::Parked(waits_for) => self.park(caller, received, waits_for, out),
+            Why::Parked(condition) => self.park(caller, received, condition, out),
             Why::RunsAhead => unreachable!("only what a witness held is skipped"),
         }
     }
 
     #[cold]
-    fn park(&mut self, caller: &Caller, received: &Received<'_>, waits_for: WaitsFor, out: &mut Effects) {
+    fn park(&mut self, caller: &Caller, received: &Received<'_>, condition: Condition, out: &mut Effects) {
         hit(Probe::RequestParked);
-        match waits_for {
-            WaitsFor::Lease(client) => self.serving().leases.ask_about(client),
-            WaitsFor::Transaction(_) => self.core.log_flush.hurry(),
-            WaitsFor::Turn(_) => self.wait_behind_elder(caller, received),
-            WaitsFor::Room => {}
+        match condition {
+            Condition::Lease(client) => self.serving().leases.ask_about(client),
+            Condition::Transaction(_) => self.core.log_flush.hurry(),
+            Condition::Turn(_) => self.wait_behind_elder(caller, received),
+            Condition::Memory => {}
+            Condition::Gate(_) => unreachable!("answers alone wait for gates"),
         }
-        let serving = self.serving();
-        let mut refused = Vec::new();
-        serving.parking.park(*caller, received.request.rpc, received.body.bytes(), waits_for, &mut refused);
-        for parked in refused {
-            self.refuse(&parked.caller, parked.rpc, parked.refusal(), out);
+        let who = (*caller, received.request.rpc);
+        for update in self.serving().waiting.park(who, received.body.bytes(), condition) {
+            self.refuse(&update.caller, update.rpc, update.refusal, out);
         }
     }
 

@@ -19,7 +19,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::{Body, OutcomeCode, Refusal, Update};
 
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::request::answer::Release;
 use crate::request::draft::REPEATED_BYTES_MAX;
 use crate::request::order::Overlap;
@@ -122,7 +122,7 @@ impl RequestPath<'_> {
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
                 path.core.log_flush.hurry();
-                path.serving().transacting.waiting.wait_for(rpc, caller);
+                path.serving().transacting.callers.wait_for(rpc, caller);
             }
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
@@ -179,7 +179,7 @@ impl RequestPath<'_> {
         match arrival {
             Arrival::Wait(locked) => {
                 hit(Probe::TransactionWaits);
-                Err(Stop::Nothing(Why::Parked(WaitsFor::Transaction(locked))))
+                Err(Stop::Nothing(Why::Parked(Condition::Transaction(locked))))
             }
             Arrival::Conflict if is_replay => Err(Stop::Nothing(Why::RunsAhead)),
             Arrival::Conflict => {
@@ -317,7 +317,7 @@ impl RequestPath<'_> {
     /// The client hears what is logged, now or when it is safe.
     fn tell(&mut self, caller: &Caller, body: &Body<'_>, logged: Logged, out: &mut Effects) {
         let (shard, epoch, rpc) = (self.shard, self.epoch, body.head.rpc);
-        self.serving().transacting.waiting.wait_for(rpc, *caller);
+        self.serving().transacting.callers.wait_for(rpc, *caller);
         if let Logged::Proposed { .. } = &logged {
             self.note_try(caller, rpc);
         }
@@ -329,14 +329,13 @@ impl RequestPath<'_> {
                 }
                 if body.keeper() == Some(shard) {
                     // If a check of another participant says no, the client hears that here.
-                    self.serving().transacting.waiting.wait_for_end(rpc, *caller);
+                    self.serving().transacting.callers.wait_for_end(rpc, *caller);
                 }
             }
             Logged::Refused { end, gate, result } => {
                 let when = self.durable_gate(end);
                 if !self.waits_for_turn(caller, body, (end, &result)) {
-                    let waiting = &mut self.serving().transacting.waiting;
-                    waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
+                    self.serving().answer((shard, epoch, rpc), (&result, true), (gate, when), out);
                 }
             }
         }
@@ -376,8 +375,7 @@ impl RequestPath<'_> {
                 (true, synced)
             }
         };
-        let waiting = &mut self.serving().transacting.waiting;
-        waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
+        self.serving().answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
         self.wait_for_decision(caller, rpc);
         true
     }

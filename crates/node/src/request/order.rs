@@ -15,7 +15,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, Refusal};
 
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::request::admit::Fresh;
 use crate::request::draft::Drafted;
 use crate::request::path::{RequestPath, Stop};
@@ -189,11 +189,11 @@ impl RequestPath<'_> {
         if let Some(pending) = self.pending_before(received) {
             return Err(Stop::Nothing(match received.origin {
                 Origin::Replay => Why::RunsAhead,
-                Origin::Client(_) | Origin::Suspect => Why::Parked(WaitsFor::Transaction(pending)),
+                Origin::Client(_) | Origin::Suspect => Why::Parked(Condition::Transaction(pending)),
             }));
         }
         if let Some(elder) = self.elder_before(received) {
-            return Err(Stop::Nothing(Why::Parked(WaitsFor::Turn(elder))));
+            return Err(Stop::Nothing(Why::Parked(Condition::Turn(elder))));
         }
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,

@@ -1,6 +1,14 @@
-//! Reads at the primary (section 6). Under an unexpired lease a read leaves at once, or, if it overlaps with something
-//! unsynced, when that is synced. Without a lease it also waits for a sync round that began after it arrived: nobody
-//! can have become primary before.
+//! One read at its primary (section 6), from frame to answer, as one function: `ReadPath::run`.
+//!
+//! ```text
+//!        admit         order        execute       gate
+//! frame ──▶ Admitted ──▶ Current ──▶ Executed ──▶ Gated ─▶ answer
+//!    └──────────┴────────────┴───────────┴─▶ Stop: refused, or waits for what is pending
+//! ```
+//!
+//! Under an unexpired lease a read leaves at once, or, if it overlaps with something unsynced, when that is synced. Without a
+//! lease it also waits for a sync round that began after it arrived: nobody can have become primary before. What waits comes in
+//! again at `admit`.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
@@ -14,6 +22,7 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{OutcomeCode, Read, Refusal};
 
 use crate::request::scan::{Shows, Wanted, scan};
+use crate::serving::waiting::WaitingAnswer;
 use crate::serving::{Sees, Serving};
 use crate::shard::expiry;
 use crate::shard::site::Site;
@@ -32,158 +41,252 @@ pub(crate) enum Comes {
     Again,
 }
 
-/// One read, from frame to answer.
-pub(crate) fn on_read(
-    term: &mut Term,
-    serving: &mut Serving,
-    site: &mut Site<'_>,
+/// What the stages of a read work on.
+pub(crate) struct ReadPath<'p, 's> {
+    term: &'p mut Term,
+    serving: &'p mut Serving,
+    site: &'p mut Site<'s>,
     now: Tick,
-    (to, view, comes): (Endpoint, &ReadView<'_>, Comes),
-    out: &mut Effects,
-) -> Result<(), Refusal> {
-    if view.envelope.epoch != term.epoch {
-        return Err(Refusal::NotPrimary);
-    }
-    let (tail, gate) = match execute(term, serving, site, now, (view, comes))? {
-        Executed::Read { tail, gate } => (tail, gate),
-        Executed::MustWait(rpcs) => {
-            site.core.log_flush.hurry();
-            hit(Probe::ReadMeetsPending);
-            return if serving.transacting.waiting.park_read(rpcs, to, view) { Ok(()) } else { Err(Refusal::Busy) };
-        }
-    };
-    let behind = match footprint_to_gate(site) {
-        None => None,
-        Some(footprint) => {
-            let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
-            if !serving.transacting.waiting.has_room_for(bytes + READ_ID_BYTES) {
-                return Err(Refusal::Busy); // before somebody waits for the read
-            }
-            gate_behind(site, view.code, &footprint)
-        }
-    };
-    if let Some(behind) = behind {
-        let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
-        let tail = tail.map_or(&[][..], |slice| site.copy.log.slice(slice));
-        return match serving.transacting.waiting.hold_read(behind, to, (answer, tail), gate) {
-            true => Ok(()),
-            false => Err(Refusal::Busy),
-        };
-    }
-    let tail = match tail {
-        Some(slice) if !gate.may_name_log() => {
-            site.core.scratch.result.extend_from_slice(site.copy.log.slice(slice));
-            None
-        }
-        found => found,
-    };
-    let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
-    let mark = out.mark();
-    answer.encode(tail.map_or(&[][..], |slice| site.copy.log.slice(slice)), out.arena());
-    let head = out.span_from(mark);
-    out.push(Effect::Send { to, head, tail, gate });
-    Ok(())
 }
 
-/// What came of a read.
-enum Executed {
-    /// Its result is in the scratch buffer, and behind it this.
-    Read { tail: Option<LogSlice>, gate: Gate },
+/// This delivery goes no further.
+enum Stop {
+    Refused(Refusal),
     /// It waits for these transactions.
-    MustWait(Vec<RpcId>),
+    Waits(Vec<RpcId>),
 }
 
-/// Executes a read into the scratch buffer and says when it may leave.
-fn execute(
-    term: &mut Term,
-    serving: &mut Serving,
-    site: &mut Site<'_>,
-    now: Tick,
-    (view, comes): (&ReadView<'_>, Comes),
-) -> Result<Executed, Refusal> {
-    let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
-    if let Read::Scan { cursor, most, prefix } | Read::ScanValues { cursor, most, prefix } = read {
-        if comes == Comes::First
-            && let Some(rpcs) = writers_before(site.state)?
-        {
-            return Ok(Executed::MustWait(rpcs));
+/// `admit`: a read of this term. Its keys are this shard's, and their hashes are in the scratch footprint; a listing has none yet.
+struct Admitted<'a> {
+    table: TableId,
+    code: u8,
+    read: Read<'a>,
+    comes: Comes,
+}
+
+/// `order`: nothing that is pending writes what it reads; values whose time is over are gone, or this says that some are not.
+struct Current<'a> {
+    read: Admitted<'a>,
+    is_over: bool,
+}
+
+/// `execute`: its result is in the scratch buffer, and behind it `tail`.
+struct Executed {
+    code: u8,
+    tail: Option<LogSlice>,
+    gate: Gate,
+}
+
+/// `gate`: what the answer waits for. What it has seen may depend on transactions that are not settled (R8.4).
+struct Gated {
+    tail: Option<LogSlice>,
+    gate: Gate,
+    behind: Option<GateId>,
+}
+
+impl<'p, 's> ReadPath<'p, 's> {
+    /// One read, from frame to answer.
+    pub fn on_read(
+        term: &'p mut Term,
+        serving: &'p mut Serving,
+        site: &'p mut Site<'s>,
+        now: Tick,
+        (to, view, comes): (Endpoint, &ReadView<'_>, Comes),
+        out: &mut Effects,
+    ) {
+        let mut path = ReadPath { term, serving, site, now };
+        let refused = match path.run(view, comes) {
+            Ok(gated) => path.answer(gated, (to, view.read_id), out),
+            Err(Stop::Waits(rpcs)) => path.park(rpcs, to, view),
+            Err(Stop::Refused(why)) => Err(why),
+        };
+        if let Err(why) = refused {
+            refuse_read(to, view, path.site.copy.meta.promised, why, out);
         }
-        let shows = if matches!(read, Read::ScanValues { .. }) { Shows::Values } else { Shows::Keys };
-        scan(term, serving, site, Wanted { table: view.table, from: cursor, most, prefix, shows })?;
-        serving.counters.reads += 1;
-        let end = site.copy.log.end().offset;
-        return Ok(Executed::Read { tail: None, gate: gate_at(term, site, now, end) });
     }
-    let Site { copy, state, core } = site;
-    let configuration = core.configuration.as_ref().ok_or(Refusal::NotPrimary)?;
-    let (mut owned, footprint) = (true, &mut core.scratch.footprint);
-    footprint.clear();
-    read.for_each_key(view.table, |table, key| {
-        owned &= configuration.owner(table, kasha_types::slot_of(key)) == Some(copy.shard);
-        footprint.push(key_hash(table, key));
-    });
-    if !owned {
-        return Err(Refusal::WrongShard);
+
+    #[inline]
+    fn run(&mut self, view: &ReadView<'_>, comes: Comes) -> Result<Gated, Stop> {
+        let admitted = self.admit(view, comes)?;
+        let current = self.order(admitted)?;
+        let executed = self.execute(current)?;
+        self.gate(executed)
     }
-    if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
-        return Ok(Executed::MustWait(vec![rpc]));
+
+    fn admit<'a>(&mut self, view: &ReadView<'a>, comes: Comes) -> Result<Admitted<'a>, Stop> {
+        if view.envelope.epoch != self.term.epoch {
+            return Err(Stop::Refused(Refusal::NotPrimary));
+        }
+        let read = Read::decode(view.code, view.arguments).map_err(|_| Stop::Refused(Refusal::BadRequest))?;
+        let admitted = Admitted { table: view.table, code: view.code, read, comes };
+        let Site { copy, core, .. } = &mut *self.site;
+        let configuration = core.configuration.as_ref().ok_or(Stop::Refused(Refusal::NotPrimary))?;
+        let (mut owned, footprint) = (true, &mut core.scratch.footprint);
+        footprint.clear();
+        if page_of(&admitted).is_none() {
+            admitted.read.for_each_key(view.table, |table, key| {
+                owned &= configuration.owner(table, kasha_types::slot_of(key)) == Some(copy.shard);
+                footprint.push(key_hash(table, key));
+            });
+        }
+        if owned { Ok(admitted) } else { Err(Stop::Refused(Refusal::WrongShard)) }
     }
-    let is_over = state.store.has_due(core.cluster_time) && expire(term, serving, site, view.table, &read);
-    let Site { copy, state, core } = site;
-    let tail = match state.store.read(&copy.log, view.table, &read, &mut core.scratch.result) {
-        ReadResult::Whole => None,
-        ReadResult::Tail(slice) => Some(slice),
-        ReadResult::TooLarge => return Err(Refusal::TooLarge),
-    };
-    serving.counters.reads += 1;
-    if is_over && planted::is_on(Bug::ExpiryInRead) && matches!(read, Read::Get { .. }) {
-        core.scratch.result.clear();
-        core.scratch.result.push(OutcomeCode::NotFound as u8);
-        return Ok(Executed::Read { tail: None, gate: Gate::Now });
+
+    /// R5.2, R8.3.
+    fn order<'a>(&mut self, read: Admitted<'a>) -> Result<Current<'a>, Stop> {
+        if page_of(&read).is_some() {
+            if read.comes == Comes::First
+                && let Some(rpcs) = writers_before(self.site.state).map_err(Stop::Refused)?
+            {
+                return Err(Stop::Waits(rpcs));
+            }
+            return Ok(Current { read, is_over: false }); // `scan` deletes what is over
+        }
+        let Site { state, core, .. } = &mut *self.site;
+        if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
+            return Err(Stop::Waits(vec![rpc]));
+        }
+        let is_over = state.store.has_due(core.cluster_time) && self.expire(&read);
+        Ok(Current { read, is_over })
     }
-    // Only who observes a key is told a version of the key while it has no value.
-    let sees = || if matches!(read, Read::Observe { .. }) { Sees::Absence } else { Sees::Values };
-    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), sees, term.shipping.synced());
-    let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
-    let gate = match absent && planted::is_on(Bug::NotFoundUngated) {
-        true => Gate::Now,
-        false => gate_at(term, site, now, until),
-    };
-    Ok(Executed::Read { tail, gate })
+
+    /// R5.2: whoever finds a key gone finds the delete in the log. Says whether the time of a value was over.
+    #[cold]
+    fn expire(&mut self, admitted: &Admitted<'_>) -> bool {
+        let Site { copy, state, core } = &mut *self.site;
+        let (now, mut is_due, mut keys) = (core.cluster_time, false, Vec::new());
+        admitted.read.for_each_key(admitted.table, |table, key| {
+            is_due |= state.store.is_due(&copy.log, table, key, now);
+            keys.push((table, key));
+        });
+        let at = (self.term.epoch, self.term.shipping.synced());
+        if is_due && !planted::is_on(Bug::ExpiryInRead) {
+            let gone =
+                expiry::delete_due(&mut copy.log, state, core, &mut self.serving.conflicts, at, keys.into_iter());
+            expiry::note_seen(gone);
+        }
+        is_due
+    }
+
+    /// Executes it into the scratch buffer, and says from when on what it has seen cannot be lost.
+    fn execute(&mut self, current: Current<'_>) -> Result<Executed, Stop> {
+        let Current { read: Admitted { table, code, ref read, .. }, is_over } = current;
+        if let Some(wanted) = page_of(&current.read) {
+            scan(self.term, self.serving, self.site, wanted).map_err(Stop::Refused)?;
+            self.serving.counters.reads += 1;
+            let end = self.site.copy.log.end().offset;
+            return Ok(Executed { code, tail: None, gate: self.gate_at(end) });
+        }
+        let Site { copy, state, core } = &mut *self.site;
+        let tail = match state.store.read(&copy.log, table, read, &mut core.scratch.result) {
+            ReadResult::Whole => None,
+            ReadResult::Tail(slice) => Some(slice),
+            ReadResult::TooLarge => return Err(Stop::Refused(Refusal::TooLarge)),
+        };
+        self.serving.counters.reads += 1;
+        if is_over && planted::is_on(Bug::ExpiryInRead) && matches!(read, Read::Get { .. }) {
+            core.scratch.result.clear();
+            core.scratch.result.push(OutcomeCode::NotFound as u8);
+            return Ok(Executed { code, tail: None, gate: Gate::Now });
+        }
+        // Only who observes a key is told a version of the key while it has no value.
+        let sees = || if matches!(read, Read::Observe { .. }) { Sees::Absence } else { Sees::Values };
+        let keys = core.scratch.footprint.iter().copied();
+        let until = self.serving.conflicts.until(keys, sees, self.term.shipping.synced());
+        let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
+        let gate = match absent && planted::is_on(Bug::NotFoundUngated) {
+            true => Gate::Now,
+            false => self.gate_at(until),
+        };
+        Ok(Executed { code, tail, gate })
+    }
+
+    /// When a read may leave that has seen changes up to here.
+    fn gate_at(&mut self, until: LogEnd) -> Gate {
+        let (shard, epoch, synced) = (self.site.copy.shard, self.term.epoch, self.term.shipping.synced());
+        if self.site.core.options.baseline.is_unreplicated() {
+            Gate::Now
+        } else if !self.site.core.has_lease(self.now) && !planted::is_on(Bug::ReadWithoutLease) {
+            // A round that begins from now on also covers everything unsynced.
+            hit(Probe::ReadConfirmed);
+            Gate::Confirmed { shard, round: self.term.shipping.want_confirmation() }
+        } else if until > synced && !planted::is_on(Bug::UnsyncedRead) {
+            self.term.shipping.want_synced(until);
+            Gate::Synced { shard, position: LogPosition { epoch, offset: until } }
+        } else {
+            Gate::Now
+        }
+    }
+
+    /// R8.4. There is a place for the answer before somebody waits for the read.
+    #[inline]
+    fn gate(&mut self, Executed { code, tail, gate }: Executed) -> Result<Gated, Stop> {
+        let behind = match footprint_to_gate(self.site) {
+            None => None,
+            Some(footprint) => {
+                let bytes = self.site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
+                if !self.serving.waiting.has_place_for_answer(bytes + READ_ID_BYTES) {
+                    return Err(Stop::Refused(Refusal::Busy));
+                }
+                gate_behind(self.site, code, &footprint)
+            }
+        };
+        Ok(Gated { tail, gate, behind })
+    }
+
+    #[inline]
+    fn answer(&mut self, gated: Gated, (to, read_id): (Endpoint, u64), out: &mut Effects) -> Result<(), Refusal> {
+        let Gated { tail, gate, behind } = gated;
+        if let Some(behind) = behind {
+            return self.answer_behind(behind, (tail, gate), (to, read_id));
+        }
+        let Site { copy, core, .. } = &mut *self.site;
+        let tail = match tail {
+            Some(slice) if !gate.may_name_log() => {
+                core.scratch.result.extend_from_slice(copy.log.slice(slice));
+                None
+            }
+            found => found,
+        };
+        let answer = ReadAnswerView { read_id, result: &core.scratch.result };
+        let mark = out.mark();
+        answer.encode(tail.map_or(&[][..], |slice| copy.log.slice(slice)), out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to, head, tail, gate });
+        Ok(())
+    }
+
+    #[cold]
+    fn answer_behind(
+        &mut self,
+        behind: GateId,
+        (tail, when): (Option<LogSlice>, Gate),
+        (to, read_id): (Endpoint, u64),
+    ) -> Result<(), Refusal> {
+        let tail = tail.map_or(&[][..], |slice| self.site.copy.log.slice(slice));
+        let mut frame = Vec::new();
+        ReadAnswerView { read_id, result: &self.site.core.scratch.result }.encode(tail, &mut frame);
+        frame.extend_from_slice(tail);
+        let is_held = self.serving.waiting.hold(behind, WaitingAnswer { to, frame, when });
+        if is_held { Ok(()) } else { Err(Refusal::Busy) }
+    }
+
+    #[cold]
+    fn park(&mut self, rpcs: Vec<RpcId>, to: Endpoint, view: &ReadView<'_>) -> Result<(), Refusal> {
+        self.site.core.log_flush.hurry();
+        hit(Probe::ReadMeetsPending);
+        if self.serving.waiting.park_read(rpcs, to, view) { Ok(()) } else { Err(Refusal::Busy) }
+    }
 }
 
-/// When a read may leave that has seen changes up to here.
-fn gate_at(term: &mut Term, site: &Site<'_>, now: Tick, until: LogEnd) -> Gate {
-    let (shard, epoch, synced) = (site.copy.shard, term.epoch, term.shipping.synced());
-    if site.core.options.baseline.is_unreplicated() {
-        Gate::Now
-    } else if !site.core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
-        // A round that begins from now on also covers everything unsynced.
-        hit(Probe::ReadConfirmed);
-        Gate::Confirmed { shard, round: term.shipping.want_confirmation() }
-    } else if until > synced && !planted::is_on(Bug::UnsyncedRead) {
-        term.shipping.want_synced(until);
-        Gate::Synced { shard, position: LogPosition { epoch, offset: until } }
-    } else {
-        Gate::Now
-    }
-}
-
-/// R5.2: whoever finds a key gone finds the delete in the log. Says whether the time of a value was over.
-#[cold]
-fn expire(term: &Term, serving: &mut Serving, site: &mut Site<'_>, table: TableId, read: &Read<'_>) -> bool {
-    let Site { copy, state, core } = site;
-    let (now, mut is_due, mut keys) = (core.cluster_time, false, Vec::new());
-    read.for_each_key(table, |table, key| {
-        is_due |= state.store.is_due(&copy.log, table, key, now);
-        keys.push((table, key));
-    });
-    let at = (term.epoch, term.shipping.synced());
-    if is_due && !planted::is_on(Bug::ExpiryInRead) {
-        let gone = expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter());
-        expiry::note_seen(gone);
-    }
-    is_due
+/// The page that a listing asks for. `None`: it is no listing.
+fn page_of<'a>(admitted: &Admitted<'a>) -> Option<Wanted<'a>> {
+    let (cursor, most, prefix, shows) = match admitted.read {
+        Read::Scan { cursor, most, prefix } => (cursor, most, prefix, Shows::Keys),
+        Read::ScanValues { cursor, most, prefix } => (cursor, most, prefix, Shows::Values),
+        _ => return None,
+    };
+    Some(Wanted { table: admitted.table, from: cursor, most, prefix, shows })
 }
 
 /// A transaction over several shards that is pending, and writes one of these keys: the read would tell of a moment that is over for

@@ -13,7 +13,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, OutcomeCode};
 
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::request::commit::Completed;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
@@ -54,7 +54,7 @@ impl RequestPath<'_> {
                 Ok(Some(elder))
             }
             Class::Independent if caller.gave_way || self.state.transactions.participant.is_spoken_of(rpc) => Ok(None),
-            Class::Independent => Err(Stop::Nothing(Why::Parked(WaitsFor::Turn(elder)))),
+            Class::Independent => Err(Stop::Nothing(Why::Parked(Condition::Turn(elder)))),
         }
     }
 
@@ -108,7 +108,7 @@ impl RequestPath<'_> {
     pub(super) fn is_told_later(&mut self, caller: &Caller, rpc: RpcId) -> bool {
         let is_kept = caller.age(rpc).is_some_and(|age| self.serving().turns.keeps_answer_of(age, rpc));
         if is_kept {
-            self.serving().transacting.waiting.wait_for(rpc, *caller);
+            self.serving().transacting.callers.wait_for(rpc, *caller);
         }
         is_kept
     }

@@ -28,7 +28,7 @@ impl RequestPath<'_> {
     /// The client that was told *prepared* also waits for the execution.
     pub(super) fn wait_for_decision(&mut self, caller: &Caller, rpc: RpcId) {
         if self.is_two_phase() {
-            self.serving().transacting.waiting.wait_for(rpc, *caller);
+            self.serving().transacting.callers.wait_for(rpc, *caller);
         }
     }
 }

@@ -3,16 +3,16 @@
 use kasha_machine::{Effects, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, RpcId, Tick};
+use kasha_types::{ClientId, Tick};
 use kasha_wire::Body;
 use kasha_wire::hot::ReadView;
 use kasha_wire::message::{GcDone, LeaseInfo};
 
-use crate::request::reads::{Comes, on_read, refuse_read};
+use crate::request::reads::{Comes, ReadPath};
 use crate::request::run::RequestPath;
-use crate::request::{Replayed, WaitsFor, refuse};
+use crate::request::{Condition, Replayed, refuse};
 use crate::serving::Serving;
-use crate::serving::parking::Parked;
+use crate::serving::waiting::Waits;
 use crate::shard::site::Site;
 use crate::shard::term::Term;
 
@@ -49,69 +49,56 @@ impl Serving {
     ) {
         let Site { copy, state, .. } = site;
         self.leases.on_verdict(term.epoch, &mut copy.log, state, expired, alive);
-        let is_alive = |client: ClientId| alive.iter().any(|info| info.client == client);
-        let is_for = |waits_for, is_it: &dyn Fn(ClientId) -> bool| match waits_for {
-            WaitsFor::Lease(client) => is_it(client),
-            WaitsFor::Room | WaitsFor::Transaction(_) | WaitsFor::Turn(_) => false,
-        };
-        for _ in 0..self.parking.len() {
-            let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &is_alive)) else { break };
-            self.run_parked(term, site, &parked, out);
+        for info in alive {
+            self.waiting.open(Condition::Lease(info.client));
         }
-        while let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &|client| expired.contains(&client))) {
-            self.counters.refusals += 1;
-            refuse(&parked.caller, parked.rpc, term.epoch, parked.refusal(), Gate::Now, out);
+        for &client in expired {
+            for update in self.waiting.expire(client) {
+                self.counters.refusals += 1;
+                refuse(&update.caller, update.rpc, term.epoch, update.refusal, Gate::Now, out);
+            }
         }
     }
 
-    /// When the cleaner has done its part. The first that still finds no room is parked again, behind the others, and ends
-    /// the turn's part.
-    pub fn run_those_that_wait_for_room(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
-        if !self.parking.is_room_due(now) {
+    /// When the cleaner has done its part. The first that still finds no memory waits again, behind the others, and ends the turn's
+    /// part.
+    pub fn look_for_memory(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
+        if !self.waiting.is_memory_due(now) {
             return;
         }
-        for _ in 0..self.parking.len() {
-            let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Room) else { return };
-            let others = self.parking.len();
-            self.run_parked(term, site, &parked, out);
-            if self.parking.len() > others {
+        for left in (0..self.waiting.count(Condition::Memory)).rev() {
+            self.waiting.try_memory();
+            self.run_ready(term, site, now, out);
+            if self.waiting.count(Condition::Memory) > left {
                 return;
             }
         }
     }
 
-    /// It comes in again, as if it had just arrived.
-    #[cold]
-    pub(super) fn run_parked(&mut self, term: &mut Term, site: &mut Site<'_>, parked: &Parked, out: &mut Effects) {
-        hit(Probe::ParkedRan);
-        RequestPath::on_request(term, self, site, parked.caller, &parked.body, out);
-    }
-
-    /// Those that wait for these transactions come in again. False: there was none.
-    pub(super) fn run_those_that_waited(
-        &mut self,
-        term: &mut Term,
-        site: &mut Site<'_>,
-        released: &[RpcId],
-        now: Tick,
-        out: &mut Effects,
-    ) -> bool {
+    /// The one door for what waits for nothing more: a request and a read come in again, as if they had just arrived; an answer leaves.
+    /// False: there was nothing.
+    #[inline]
+    pub fn run_ready(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> bool {
         let mut ran = false;
-        for read in self.transacting.waiting.take_reads(released) {
-            let view = ReadView::decode(&read.payload).expect("encoded here");
-            if let Err(why) = on_read(term, self, site, now, (read.to, &view, Comes::Again), out) {
-                refuse_read(read.to, &view, term.epoch, why, out);
-            }
-        }
-        for &rpc in released {
-            for _ in 0..self.parking.len() {
-                let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Transaction(rpc)) else {
-                    break;
-                };
-                ran = true;
-                self.run_parked(term, site, &parked, out);
-            }
+        while let Some(waits) = self.waiting.next_ready() {
+            ran = true;
+            self.let_in(term, site, now, waits, out);
         }
         ran
+    }
+
+    #[cold]
+    fn let_in(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, waits: Waits, out: &mut Effects) {
+        match waits {
+            Waits::Update(update) => {
+                hit(Probe::ParkedRan);
+                RequestPath::on_request(term, self, site, update.caller, &update.body, out);
+            }
+            Waits::Read(read) => {
+                let view = ReadView::decode(&read.payload).expect("encoded here");
+                ReadPath::on_read(term, self, site, now, (read.to, &view, Comes::Again), out);
+            }
+            Waits::Answer(answer) => answer.leave(out),
+        }
     }
 }

@@ -3,17 +3,17 @@
 //!
 //! | file | its part |
 //! |---|---|
+//! | `callers` | the clients that wait for outcomes |
 //! | `reasons` | why a transaction with an operation key was not committed |
 //! | `steps` | what the participant says is to be done next: executions and refusals |
 //! | `words` | what participants tell one another |
-//! | `waiting` | answers behind gates, clients and reads that wait |
 //!
 //! - **R8.1** A proposal is synced at once: the votes wait for it.
 //! - **R8.9** What nobody needs any more is forgotten, many at a time, with one entry.
 
+mod callers;
 mod reasons;
 mod steps;
-mod waiting;
 mod words;
 
 use std::time::Duration;
@@ -26,11 +26,11 @@ use kasha_types::{ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::Body;
 use kasha_wire::status::PendingTransaction;
 
-use crate::request::WaitsFor;
+use crate::request::Condition;
 use crate::serving::Serving;
+use crate::serving::transacting::callers::Callers;
 use crate::serving::transacting::reasons::Reasons;
 pub(crate) use crate::serving::transacting::reasons::as_kept;
-use crate::serving::transacting::waiting::Waiting;
 pub(crate) use crate::serving::transacting::words::latest_timestamp;
 use crate::serving::transacting::words::{Unknown, speak};
 use crate::shard::site::Site;
@@ -50,7 +50,7 @@ const NAMED_MAX: usize = 8;
 /// What a term knows of transactions beside the shard's state.
 #[derive(Debug)]
 pub(crate) struct Transacting {
-    pub waiting: Waiting,
+    pub callers: Callers,
     unknown: Unknown,
     reasons: Reasons,
     /// Transactions that may still be pending, and whose clients may have been told versions that the version floor decides.
@@ -73,10 +73,9 @@ impl Transacting {
         // What an earlier term of this one has forgotten, and not logged.
         let is_gone = |rpc: &RpcId| transactions.participant.proposal_of(*rpc).is_none();
         let gone = transactions.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
-        let (waiting, unknown) = (Waiting::default(), Unknown::default());
         Self {
-            waiting,
-            unknown,
+            callers: Callers::default(),
+            unknown: Unknown::default(),
             reasons: Reasons::default(),
             hold_floor,
             floor_waits: false,
@@ -140,7 +139,8 @@ impl Serving {
             }
             let released = site.state.transactions.participant.take_released();
             are_freed |= !released.is_empty();
-            let has_run = self.run_those_that_waited(term, site, &released, now, out)
+            released.into_iter().for_each(|rpc| self.waiting.open(Condition::Transaction(rpc)));
+            let has_run = self.run_ready(term, site, now, out)
                 || self.has_turns() && self.take_turns(term, site, (now, are_freed), out);
             if !has_run {
                 break;
@@ -149,7 +149,8 @@ impl Serving {
         if self.waits_too_long_for_room(site, now) {
             return site.copy.stop_for_memory(out);
         }
-        self.open_gates(site, out);
+        self.open_gates(site);
+        self.run_ready(term, site, now, out);
         if now >= self.transacting.ask_at {
             // Who only waits for its client waits for nobody else.
             let is_quiet = site.state.transactions.participant.is_quiet();
@@ -176,12 +177,12 @@ impl Serving {
         now.since(*since.get_or_insert(now)) >= ROOM_PATIENCE
     }
 
-    fn open_gates(&mut self, site: &mut Site<'_>, out: &mut Effects) {
+    fn open_gates(&mut self, site: &mut Site<'_>) {
         let dead = &mut site.core.scratch.dead;
         dead.clear();
         let opened = site.state.transactions.take_opened(dead);
         site.copy.log.kill_all(dead);
-        self.transacting.waiting.release(&opened, out);
+        opened.into_iter().for_each(|gate| self.waiting.open(Condition::Gate(gate)));
     }
 
     /// Logs which transactions are needed no more, and lets go of their entries (R8.9).
@@ -189,7 +190,7 @@ impl Serving {
         let Site { copy, state, core } = site;
         let own = &mut self.transacting;
         while let Some(rpc) = state.transactions.participant.next_forgotten() {
-            own.waiting.forget(rpc);
+            own.callers.forget(rpc);
             own.gone.push(rpc);
         }
         if own.gone.is_empty() || (now < own.forget_at && own.gone.len() < FORGOTTEN_MANY) {
@@ -215,7 +216,7 @@ impl Serving {
         pending.truncate(NAMED_MAX);
         let named = pending.into_iter().map(|(rpc, age)| {
             let waits_for = transactions.participant.silent(rpc);
-            let waiting = self.parking.count(WaitsFor::Transaction(rpc)) + self.transacting.waiting.reads_of(rpc);
+            let waiting = self.waiting.count(Condition::Transaction(rpc));
             let millis = u64::from(age) * PATIENCE.as_millis() as u64;
             PendingTransaction { rpc, millis, waits_for, waiting: waiting as u32 }
         });

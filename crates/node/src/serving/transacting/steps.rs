@@ -134,8 +134,8 @@ impl Serving {
             false => Gate::Now,
         };
         self.turns.happened(rpc);
-        self.transacting.waiting.decided(rpc, true);
-        self.transacting.waiting.answer((shard, epoch, rpc), (draft.result(), true), (gate, when), out);
+        self.transacting.callers.decided(rpc, true);
+        self.answer((shard, epoch, rpc), (draft.result(), true), (gate, when), out);
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Serving {
         let outcome = commit_ending(log, state, (epoch, Purpose::Promised), (&ending, &result), dead)?;
         hit(Probe::TransactionEnded);
         self.transacting.reasons.forget(rpc);
-        self.transacting.waiting.decided(rpc, false);
+        self.transacting.callers.decided(rpc, false);
         site.core.want_durable(&mut term.shipping, outcome.end); // others hear of it then
         let when = self.synced_gate(term, shard, outcome.end);
         let has_lost = why == Why::Conflict;
@@ -190,9 +190,9 @@ impl Serving {
         self.turns.did_not_happen(rpc, has_lost);
         if is_told_elsewhere {
             // By the participant that it has lost at, when its turn has come there.
-            self.transacting.waiting.forget(rpc);
+            self.transacting.callers.forget(rpc);
         } else {
-            self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
+            self.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
         }
         Ok(())
     }

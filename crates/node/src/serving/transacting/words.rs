@@ -63,7 +63,8 @@ impl Serving {
             self.transacting.reasons.hear(words.from, &word, &site.state.transactions);
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
-            self.let_through_if_it_gave_way(word.rpc);
+            // If it gave way here, it stands in somebody's way there, and goes on.
+            self.waiting.let_through(word.rpc);
             if unknown.is_some() {
                 self.on_unknown(term, site, now, (words.from, word, lease_expiry));
             }
@@ -77,8 +78,7 @@ impl Serving {
             asked_about.clear(); // they ask again
         }
         let since = *asked_about.entry(rpc).or_insert(now);
-        let is_here = self.parking.holds(rpc) || self.is_let_through(rpc);
-        let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !is_here;
+        let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !self.waiting.holds(rpc);
         if has_waited {
             self.transacting.unknown.asked_about.remove(&rpc);
         }
