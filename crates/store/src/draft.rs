@@ -27,7 +27,7 @@ struct More {
     result: Vec<u8>,
     /// Where the result begins of the part that runs; 0 if the operation has no parts.
     part_at: usize,
-    /// Values that are made of others ([`Value::Made`]).
+    /// Values that are made of others ([`Value::Made`]), and keys that the operation does not name ([`Key::Made`]).
     made: Vec<u8>,
     /// The last change of each key, among so many first changes: an operation on one key never needs it.
     last_of_key: HashTable<usize>,
@@ -51,11 +51,44 @@ pub struct SpareDraft {
     more: Option<Box<More>>,
 }
 
+/// The key of a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key<'a> {
+    /// The operation names it.
+    Named(&'a [u8]),
+    /// The draft keeps it: no operation names it, or what names it does not live for as long as the draft.
+    Made { from: u32, len: u32 },
+}
+
+impl<'a> From<&'a [u8]> for Key<'a> {
+    fn from(key: &'a [u8]) -> Self {
+        Self::Named(key)
+    }
+}
+
+impl Key<'_> {
+    /// Its bytes. `made`: what its draft keeps.
+    #[inline]
+    pub fn bytes<'k>(&'k self, made: &'k [u8]) -> &'k [u8] {
+        match *self {
+            Self::Named(key) => key,
+            Self::Made { from, len } => &made[from as usize..][..len as usize],
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::Named(key) => key.len(),
+            Self::Made { len, .. } => len as usize,
+        }
+    }
+}
+
 /// A key's next entry.
 #[derive(Debug)]
 pub(crate) struct Change<'a> {
     pub table: TableId,
-    pub key: &'a [u8],
+    pub key: Key<'a>,
     pub hash: KeyHash,
     pub prior: Prior,
     pub version: u64,
@@ -69,8 +102,8 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    fn is_of(&self, hash: KeyHash, table: TableId, key: &[u8]) -> bool {
-        self.hash == hash && self.table == table && self.key == key
+    fn is_of(&self, (hash, table, key): (KeyHash, TableId, &[u8]), made: &[u8]) -> bool {
+        self.hash == hash && self.table == table && self.key.bytes(made) == key
     }
 }
 
@@ -328,11 +361,10 @@ impl<'a> Draft<'a> {
 
     /// The last change of a key.
     fn last_change(&mut self, hash: KeyHash, table: TableId, key: &[u8]) -> Option<usize> {
-        let (changes, More { last_of_key, indexed, .. }) = (&self.changes, &mut *self.more);
+        let (changes, More { last_of_key, indexed, made, .. }) = (&self.changes, &mut *self.more);
         for (number, change) in changes.iter().enumerate().skip(*indexed) {
-            match last_of_key
-                .find_mut(change.hash.0, |&known| changes[known].is_of(change.hash, change.table, change.key))
-            {
+            let key = (change.hash, change.table, change.key.bytes(made));
+            match last_of_key.find_mut(change.hash.0, |&known| changes[known].is_of(key, made)) {
                 Some(known) => *known = number,
                 None => {
                     last_of_key.insert_unique(change.hash.0, number, |&known| changes[known].hash.0);
@@ -340,7 +372,7 @@ impl<'a> Draft<'a> {
             }
         }
         *indexed = changes.len();
-        last_of_key.find(hash.0, |&known| changes[known].is_of(hash, table, key)).copied()
+        last_of_key.find(hash.0, |&known| changes[known].is_of((hash, table, key), made)).copied()
     }
 
     /// The value's bytes, in two pieces.
@@ -372,20 +404,29 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Keeps a key that the operation does not name.
+    pub(crate) fn make_key(&mut self, key: &[u8]) -> Key<'a> {
+        let from = self.more.made.len();
+        self.more.made.extend_from_slice(key);
+        Key::Made { from: from as u32, len: key.len() as u32 }
+    }
+
     /// Gives a key its next value, and the value its end. Returns the value's version.
     pub(crate) fn put(
         &mut self,
         table: TableId,
-        key: &'a [u8],
+        key: impl Into<Key<'a>>,
         seen: &Seen<'_>,
         (value, ends): (Value<'a>, Option<ClusterTime>),
     ) -> u64 {
+        let key = key.into();
         self.more.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len() + ends_bytes(ends));
         self.change(table, key, seen, (Next::Value(value), ends))
     }
 
     /// Deletes a key that has a value.
-    pub(crate) fn remove(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>) {
+    pub(crate) fn remove(&mut self, table: TableId, key: impl Into<Key<'a>>, seen: &Seen<'_>) {
+        let key = key.into();
         assert!(seen.value.is_some(), "there is something to delete");
         self.more.bytes += entry_bytes(HEAD_BYTES + key.len());
         self.change(table, key, seen, (Next::Nothing, None));
@@ -394,7 +435,7 @@ impl<'a> Draft<'a> {
     fn change(
         &mut self,
         table: TableId,
-        key: &'a [u8],
+        key: Key<'a>,
         seen: &Seen<'_>,
         (next, ends): (Next<'a>, Option<ClusterTime>),
     ) -> u64 {

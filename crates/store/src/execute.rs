@@ -79,8 +79,9 @@ impl Store {
                 Next::Value(value) => write_object(group, change, value, made),
                 Next::Nothing => {
                     let killed = group.log().segment_of(old.expect("what is deleted is there"));
-                    let head = head(change.table, change.key, change.version, change.oldest, killed.0);
-                    let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(change.key)]);
+                    let key = change.key.bytes(made);
+                    let head = head(change.table, key, change.version, change.oldest, killed.0);
+                    let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(key)]);
                     let Change { hash, version, oldest, .. } = *change;
                     let grave = Grave { hash, version, oldest, killed };
                     self.graves.bury(group.log(), at, grave);
@@ -106,11 +107,12 @@ impl Store {
 
 fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<'_>, made: &[u8]) -> EntryOffset {
     let value_len = u32::try_from(value.len()).expect("a value is small");
-    let head = head(change.table, change.key, change.version, change.oldest, value_len);
+    let key = change.key.bytes(made);
+    let head = head(change.table, key, change.version, change.oldest, value_len);
     if let Some(ends) = change.ends {
-        return write_ending(group, change.key, (&ending(head), &ends.0.to_le_bytes()), value, made);
+        return write_ending(group, key, (&ending(head), &ends.0.to_le_bytes()), value, made);
     }
-    let (head, key) = (Part::Bytes(&head), Part::Bytes(change.key));
+    let (head, key) = (Part::Bytes(&head), Part::Bytes(key));
     match *value {
         Value::Bytes(bytes) => group.entry_parts(EntryKind::Object, &[head, key, Part::Bytes(bytes)]),
         Value::Number(ref number) => group.entry_parts(EntryKind::Object, &[head, key, Part::Bytes(number.as_bytes())]),

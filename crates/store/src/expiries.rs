@@ -82,18 +82,19 @@ impl Store {
         })
     }
 
-    /// The deletes of those of these keys whose time is over (R5.2). It answers nothing.
-    pub fn draft_expired<'a>(
+    /// The deletes of those of these keys whose time is over (R5.2). It answers nothing, and keeps the keys.
+    pub fn draft_expired<'k>(
         &self,
         log: &Log,
-        keys: impl IntoIterator<Item = (TableId, &'a [u8])>,
+        keys: impl IntoIterator<Item = (TableId, &'k [u8])>,
         now: ClusterTime,
         spare: SpareDraft,
-    ) -> Draft<'a> {
+    ) -> Draft<'static> {
         let mut draft = Draft::new(spare);
         for (table, key) in keys {
             let seen = draft.see(self, log, table, key);
             if seen.ends().is_some_and(|ends| ends <= now) {
+                let key = draft.make_key(key);
                 draft.remove(table, key, &seen);
             }
         }
