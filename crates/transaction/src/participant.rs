@@ -9,6 +9,7 @@
 //! transaction (**R8.11**); a word with another final timestamp than follows from the votes is not believed (**T1**).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId, ShardId};
@@ -25,14 +26,70 @@ const EARLY_MAX: usize = 4096;
 const TIMESTAMP_MAX: Timestamp = Timestamp(1 << 62);
 
 /// How far a transaction is here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Phase {
     /// It has proposed this.
     Pending(Timestamp),
-    /// It is executed at this timestamp.
-    Executed(Timestamp),
+    Executed(Executed),
     /// It does not happen.
     Against(Why),
+}
+
+/// A transaction that is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executed {
+    pub at: Timestamp,
+    /// The gate of its answer, while it is closed.
+    pub gate: Option<GateId>,
+    /// Every participant has executed it, and every gate has opened.
+    pub is_settled: bool,
+    /// All were told once what its gate waits for. That the outcome is recorded is said in any case, and says it again.
+    pub told_gate: bool,
+}
+
+/// What a transaction does to others that touch its keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keys {
+    /// They wait for it, or go before it by their place among what is pending. This is its own: what it has proposed, or its final
+    /// timestamp, or the first of all if it does not happen and that is not sure ([`Participant::ended`]).
+    InLine(Timestamp),
+    /// They are free, and its outcome is not synced.
+    Fresh,
+    Free,
+}
+
+/// What is to be done about a transaction. Of one kind, the first by their ids come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// Something of it has changed.
+    Look,
+    /// Its next step finds no room.
+    PutOff,
+    /// Nobody needs it any more.
+    Forget,
+}
+
+/// What is to be done about which transactions.
+#[derive(Debug, Default)]
+pub(crate) struct WorkList(BTreeSet<(Work, RpcId)>);
+
+impl WorkList {
+    pub fn add(&mut self, work: Work, rpc: RpcId) {
+        self.0.insert((work, rpc));
+    }
+
+    pub fn remove(&mut self, work: Work, rpc: RpcId) {
+        self.0.remove(&(work, rpc));
+    }
+
+    pub fn has(&self, work: Work, rpc: RpcId) -> bool {
+        self.0.contains(&(work, rpc))
+    }
+
+    pub fn first(&self, work: Work) -> Option<RpcId> {
+        let all = (work, RpcId::MIN)..=(work, RpcId::MAX);
+        self.0.range(all).next().map(|&(_, rpc)| rpc)
+    }
 }
 
 /// What another participant has said.
@@ -56,10 +113,7 @@ pub(crate) struct Peer {
 pub(crate) struct Transaction {
     pub proposal: Proposal,
     pub phase: Phase,
-    /// Its place among what is pending: what it has proposed, or its final timestamp, or the first of all if its end is not sure.
-    pub place: Timestamp,
-    /// Its keys are free, and its outcome is not synced.
-    pub is_fresh: bool,
+    pub keys: Keys,
     /// Where the entry of its proposal ends, or of the outcome if it never proposed.
     pub proposed_until: LogEnd,
     /// Where the entry of its outcome ends.
@@ -67,16 +121,8 @@ pub(crate) struct Transaction {
     /// Where the entry ends that says that the client has the result, or that its lease is over.
     pub let_go_until: Option<LogEnd>,
     pub peers: Vec<Peer>,
-    /// The gate of its answer, while it is closed.
-    pub gate: Option<GateId>,
-    /// Every participant has executed it, and every gate has opened.
-    pub is_settled: bool,
     /// What was last said to all.
     pub said: Option<Said>,
-    /// All were told once what its gate waits for. That the outcome is recorded is said in any case, and says it again.
-    pub told_gate: bool,
-    /// Its end is not sure yet, and its keys are not free before it is: see [`Participant::ended`].
-    pub lingers: bool,
     /// How often the others had time to speak since it is here ([`Participant::ask_again`]).
     pub age: u32,
     /// The next word to all asks for an answer: a new primary knows nothing of what was said before.
@@ -103,16 +149,9 @@ pub struct Participant {
     pub(crate) synced: LogEnd,
     /// Up to here nothing of the log is lost any more, also if every machine loses power (R8.17).
     pub(crate) durable: LogEnd,
-    /// Transactions of which something has changed.
-    pub(crate) changed: BTreeSet<RpcId>,
-    /// Of these, whose next step finds no room.
-    pub(crate) put_off: BTreeSet<RpcId>,
-    /// Transactions whose outcome is not synced.
-    pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
-    /// Transactions of which something is not durable.
+    pub(crate) work: WorkList,
+    /// Transactions of which something that is logged up to here is not durable.
     pub(crate) not_durable: BTreeSet<(LogEnd, RpcId)>,
-    /// Transactions that nobody needs any more.
-    pub(crate) done: BTreeSet<RpcId>,
     /// Words that came before their requests, and the older ones of them.
     early: Early,
     early_older: Early,
@@ -145,11 +184,8 @@ impl Participant {
             logged_ceiling: (Timestamp(0), LogEnd::START),
             synced: LogEnd::START,
             durable: LogEnd::START,
-            changed: BTreeSet::new(),
-            put_off: BTreeSet::new(),
-            unsynced: BTreeSet::new(),
+            work: WorkList::default(),
             not_durable: BTreeSet::new(),
-            done: BTreeSet::new(),
             early: BTreeMap::new(),
             early_older: BTreeMap::new(),
             released: Vec::new(),
@@ -193,11 +229,10 @@ impl Participant {
                 assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
                 (known.phase, known.outcome_until) = (Phase::Against(why), end);
                 let is_sure = end <= self.synced || known.peers.iter().any(|peer| peer.against.is_some());
-                known.lingers = !is_sure && !planted::is_on(Bug::NeverFreesAtOnce);
-                if known.lingers {
-                    self.move_to(rpc, Timestamp(0));
-                } else {
+                if is_sure || planted::is_on(Bug::NeverFreesAtOnce) {
                     self.release(rpc);
+                } else {
+                    self.move_to(rpc, Timestamp(0));
                 }
                 self.note_logged(end, rpc);
             }
@@ -244,14 +279,15 @@ impl Participant {
     ) -> Option<(GateId, Vec<RpcId>)> {
         let known = self.transactions.get_mut(&rpc).expect("what is executed has proposed");
         assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
-        (known.phase, known.outcome_until) = (Phase::Executed(at), end);
+        known.outcome_until = end;
         let footprint = known.proposal.footprint.clone();
         let is_without = known.proposal.class == Class::Coordinated && planted::is_on(Bug::CoordinatedWithoutGate);
         self.floor = self.floor.max(at);
         let gate = self.gates.pass((!is_without).then_some(rpc), &footprint, origin);
         let members = gate.iter().copied().collect();
         let gate = (!gate.is_empty()).then(|| self.gates.close(Some(rpc), gate));
-        self.transactions.get_mut(&rpc).expect("just seen").gate = gate;
+        let executed = Executed { at, gate, is_settled: false, told_gate: false };
+        self.transactions.get_mut(&rpc).expect("just seen").phase = Phase::Executed(executed);
         self.release(rpc);
         self.note_logged(end, rpc);
         gate.map(|gate| (gate, members))
@@ -261,12 +297,14 @@ impl Participant {
     fn release(&mut self, rpc: RpcId) {
         let known = self.transactions.get_mut(&rpc).expect("what is released is known");
         let footprint = &known.proposal.footprint;
-        let place = (known.place, rpc);
-        self.pending.remove(place, footprint);
+        let Keys::InLine(place) = known.keys else { unreachable!("{rpc} holds no keys") };
+        self.pending.remove((place, rpc), footprint);
         self.released.push(rpc);
-        self.changed.extend(self.pending.next_in_line(place, footprint));
-        known.is_fresh = known.outcome_until > self.synced;
-        if known.is_fresh {
+        for next in self.pending.next_in_line((place, rpc), footprint) {
+            self.work.add(Work::Look, next);
+        }
+        known.keys = if known.outcome_until > self.synced { Keys::Fresh } else { Keys::Free };
+        if let Keys::Fresh = known.keys {
             self.fresh.insert(footprint);
         }
     }
@@ -274,10 +312,13 @@ impl Participant {
     /// Its place in the order is another one now: its final timestamp, or the first of all if its end is not sure.
     fn move_to(&mut self, rpc: RpcId, place: Timestamp) {
         let known = self.transactions.get_mut(&rpc).expect("what moves is known");
-        let from: Place = (std::mem::replace(&mut known.place, place), rpc);
-        let footprint = &known.proposal.footprint;
+        let Keys::InLine(from) = known.keys else { unreachable!("{rpc} holds no keys") };
+        known.keys = Keys::InLine(place);
+        let (from, footprint): (Place, _) = ((from, rpc), &known.proposal.footprint);
         self.pending.move_to(from, place, footprint);
-        self.changed.extend(self.pending.next_in_line(from, footprint));
+        for next in self.pending.next_in_line(from, footprint) {
+            self.work.add(Work::Look, next);
+        }
     }
 
     /// The transactions whose keys are free now: what waits for one of them may try again.
@@ -328,7 +369,10 @@ impl Participant {
     /// The gate of a transaction's own answer, if it is closed.
     #[must_use]
     pub fn gate_of_answer(&self, rpc: RpcId) -> Option<GateId> {
-        self.transactions.get(&rpc)?.gate
+        match self.transactions.get(&rpc)?.phase {
+            Phase::Executed(executed) => executed.gate,
+            Phase::Pending(_) | Phase::Against(_) => None,
+        }
     }
 
     /// Whether no operation of this shard alone has to look at anything here: nothing is pending or fresh, and all that was
@@ -382,8 +426,9 @@ impl Participant {
 
     /// The step that was asked for last finds no room: the others go on, and it comes again after [`Self::take_up`].
     pub fn put_off(&mut self) {
-        if let Some(rpc) = self.changed.pop_first() {
-            self.put_off.insert(rpc);
+        if let Some(rpc) = self.work.first(Work::Look) {
+            self.work.remove(Work::Look, rpc);
+            self.work.add(Work::PutOff, rpc);
             self.tell(rpc);
         }
     }
@@ -391,12 +436,15 @@ impl Participant {
     /// Whether a step has found no room, and has not come again.
     #[must_use]
     pub fn has_put_off(&self) -> bool {
-        !self.put_off.is_empty()
+        self.work.first(Work::PutOff).is_some()
     }
 
     /// What was put off is looked at again.
     pub fn take_up(&mut self) {
-        self.changed.append(&mut self.put_off);
+        while let Some(rpc) = self.work.first(Work::PutOff) {
+            self.work.remove(Work::PutOff, rpc);
+            self.work.add(Work::Look, rpc);
+        }
     }
 
     /// Everything without an outcome, and how often the others had time to speak since it is here ([`Self::ask_again`]).
@@ -434,7 +482,7 @@ impl Participant {
             && end <= self.durable
         {
             self.not_durable.pop_first();
-            self.changed.insert(rpc);
+            self.work.add(Work::Look, rpc);
         }
     }
 
@@ -446,19 +494,24 @@ impl Participant {
 
     /// The log is synced up to here: what an outcome has freed is free of it.
     pub fn on_synced(&mut self, synced: LogEnd) {
-        self.synced = self.synced.max(synced);
-        while let Some(&(end, rpc)) = self.unsynced.first()
-            && end <= self.synced
-        {
-            self.unsynced.pop_first();
-            let Some(known) = self.transactions.get_mut(&rpc).filter(|known| known.outcome_until <= self.synced) else {
+        if synced <= self.synced {
+            return;
+        }
+        // What is not synced is not durable.
+        let newly = (Bound::Excluded((self.synced, RpcId::MAX)), Bound::Included((synced, RpcId::MAX)));
+        let newly: Vec<_> = self.not_durable.range(newly).map(|&(_, rpc)| rpc).collect();
+        self.synced = synced;
+        for rpc in newly {
+            let Some(known) = self.transactions.get_mut(&rpc).filter(|known| known.outcome_until <= synced) else {
                 continue;
             };
-            if std::mem::take(&mut known.is_fresh) {
-                self.fresh.remove(&known.proposal.footprint);
-            }
-            if std::mem::take(&mut known.lingers) {
-                self.release(rpc);
+            match (known.keys, known.phase) {
+                (Keys::Fresh, _) => {
+                    known.keys = Keys::Free;
+                    self.fresh.remove(&known.proposal.footprint);
+                }
+                (Keys::InLine(_), Phase::Against(_)) => self.release(rpc),
+                (Keys::InLine(_) | Keys::Free, _) => {}
             }
         }
     }
@@ -475,7 +528,7 @@ impl Participant {
         }
         // A logged gate may name what was forgotten since, which had settled by then (R8.9). And what this one knew as settled in
         // an earlier term of its own, another primary may have waited for meanwhile.
-        let is_settled = |rpc: &RpcId| self.transactions.get(rpc).is_none_or(|known| known.is_settled);
+        let is_settled = |rpc: &RpcId| self.transactions.get(rpc).is_none_or(Transaction::is_settled);
         for rpc in self.gates.waited_for().filter(is_settled).collect::<Vec<_>>() {
             self.settle(rpc);
         }
@@ -520,7 +573,7 @@ impl Participant {
             Said::Proposed(at) => peer.voted = Some(at),
             Said::Executed { at, recorded, .. } => {
                 // T1: no honest participant says another timestamp than the one that follows from all votes. It is not believed.
-                if matches!(known.phase, Phase::Executed(own) if own != at) {
+                if matches!(known.phase, Phase::Executed(own) if own.at != at) {
                     self.contradicted += 1;
                     return None;
                 }
@@ -535,8 +588,8 @@ impl Participant {
             Said::Against(why) => (peer.against, peer.recorded) = (Some(why), true),
             Said::Never => peer.says_never = true,
         }
-        let moves = known.final_timestamp().filter(|&at| at != known.place && !known.lingers);
-        self.changed.insert(word.rpc);
+        let moves = known.final_timestamp().filter(|&at| matches!(known.keys, Keys::InLine(place) if place != at));
+        self.work.add(Work::Look, word.rpc);
         if let Some(at) = moves {
             self.move_to(word.rpc, at);
         }
@@ -587,7 +640,7 @@ impl Participant {
             && self.gates.are_all_open()
             && self.told_gates.is_empty()
             && self.not_durable.is_empty()
-            && self.changed.is_empty()
+            && self.work.first(Work::Look).is_none()
     }
 
     fn insert(&mut self, rpc: RpcId, proposal: Proposal, phase: Phase, end: LogEnd) {
@@ -606,24 +659,19 @@ impl Participant {
             settled: false,
             behind: Vec::new(),
         };
-        let place = match phase {
-            Phase::Pending(at) => at,
-            Phase::Executed(_) | Phase::Against(_) => Timestamp(0),
+        let keys = match phase {
+            Phase::Pending(at) => Keys::InLine(at),
+            Phase::Executed(_) | Phase::Against(_) => Keys::Free,
         };
         let known = Transaction {
-            place,
-            is_fresh: false,
+            keys,
             peers: others.into_iter().map(silent).collect(),
             proposal,
             phase,
             proposed_until: end,
             outcome_until: end,
             let_go_until: None,
-            gate: None,
-            is_settled: false,
             said: None,
-            told_gate: false,
-            lingers: false,
             age: 0,
             asks: false,
         };
@@ -633,10 +681,7 @@ impl Participant {
     }
 
     pub(crate) fn note_logged(&mut self, end: LogEnd, rpc: RpcId) {
-        self.changed.insert(rpc);
-        if end > self.synced {
-            self.unsynced.insert((end, rpc));
-        }
+        self.work.add(Work::Look, rpc);
         if end > self.durable {
             self.not_durable.insert((end, rpc));
         }
@@ -658,6 +703,6 @@ impl Participant {
     }
 
     fn look_at_all(&mut self) {
-        self.changed.extend(self.transactions.keys());
+        self.transactions.keys().for_each(|&rpc| self.work.add(Work::Look, rpc));
     }
 }

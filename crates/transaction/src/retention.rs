@@ -3,13 +3,17 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId};
 
-use crate::participant::{Phase, Transaction};
+use crate::participant::{Executed, Keys, Phase, Transaction, Work};
 use crate::{Behind, Participant};
 
 impl Transaction {
+    /// Every participant has executed it, and every gate has opened.
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.phase, Phase::Executed(Executed { is_settled: true, .. }))
+    }
+
     fn is_settled_everywhere(&self) -> bool {
-        matches!(self.phase, Phase::Executed(_))
-            && (self.gate.is_none() || planted::is_on(Bug::SettledUngated))
+        matches!(self.phase, Phase::Executed(executed) if executed.gate.is_none() || planted::is_on(Bug::SettledUngated))
             && self.peers.iter().all(|peer| peer.settled || peer.says_never)
     }
 }
@@ -29,10 +33,12 @@ impl Participant {
 
     pub(crate) fn settle_if_all_say_so(&mut self, rpc: RpcId) {
         let Some(known) = self.transactions.get_mut(&rpc) else { return };
-        if known.is_settled || !known.is_settled_everywhere() {
+        if known.is_settled() || !known.is_settled_everywhere() {
             return;
         }
-        known.is_settled = true;
+        if let Phase::Executed(executed) = &mut known.phase {
+            executed.is_settled = true;
+        }
         let settled = Behind { rpc, body: known.proposal.body };
         self.settle(rpc);
         self.open_told_gates(settled);
@@ -43,9 +49,11 @@ impl Participant {
         self.gates.settle(rpc, &mut self.opened);
         for (_, owner) in &self.opened[before..] {
             let Some(owner) = owner else { continue };
-            if let Some(known) = self.transactions.get_mut(owner) {
-                known.gate = None;
-                self.changed.insert(*owner);
+            if let Some(known) = self.transactions.get_mut(owner)
+                && let Phase::Executed(executed) = &mut known.phase
+            {
+                executed.gate = None;
+                self.work.add(Work::Look, *owner);
             }
         }
     }
@@ -55,7 +63,7 @@ impl Participant {
     ///
     /// To be asked when there is no next step.
     pub fn next_forgotten(&mut self) -> Option<RpcId> {
-        let rpc = self.done.pop_first()?;
+        let rpc = self.work.first(Work::Forget)?;
         self.forgotten(rpc);
         Some(rpc)
     }
@@ -65,7 +73,7 @@ impl Participant {
         let is_pending = matches!(known.phase, Phase::Pending(_));
         let is_over = !is_pending && known.outcome_until <= self.durable;
         let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
-        let is_settled = known.is_settled || matches!(known.phase, Phase::Against(_));
+        let is_settled = known.is_settled() || matches!(known.phase, Phase::Against(_));
         let is_let_go = known.let_go_until.is_some_and(|end| end <= self.durable);
         is_let_go
             && is_over
@@ -76,13 +84,13 @@ impl Participant {
     /// It was forgotten. A follower calls this when the log says so: what was forgotten had settled.
     pub fn forgotten(&mut self, rpc: RpcId) {
         if let Some(known) = self.transactions.remove(&rpc) {
-            self.pending.remove((known.place, rpc), &known.proposal.footprint);
-            if known.is_fresh {
-                self.fresh.remove(&known.proposal.footprint);
+            match known.keys {
+                Keys::InLine(place) => self.pending.remove((place, rpc), &known.proposal.footprint),
+                Keys::Fresh => self.fresh.remove(&known.proposal.footprint),
+                Keys::Free => {}
             }
             for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
             {
-                self.unsynced.remove(&(end, rpc));
                 self.not_durable.remove(&(end, rpc));
             }
             self.forget_told_gates(&known, rpc);
@@ -90,8 +98,8 @@ impl Participant {
                 self.open_told_gates(Behind { rpc, body: known.proposal.body }); // what is forgotten had settled
             }
         }
-        self.changed.remove(&rpc);
-        self.done.remove(&rpc);
+        self.work.remove(Work::Look, rpc);
+        self.work.remove(Work::Forget, rpc);
         if !planted::is_on(Bug::ForgottenUnsettled) {
             self.settle(rpc);
         }

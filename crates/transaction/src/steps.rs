@@ -9,7 +9,7 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
-use crate::participant::{Participant, Peer, Phase, Transaction};
+use crate::participant::{Executed, Participant, Peer, Phase, Transaction, Work};
 use crate::{Behind, Class, Proposal, Said, Timestamp, Why, Word};
 
 /// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the
@@ -52,8 +52,8 @@ impl Transaction {
             Phase::Pending(at) => {
                 (is_there(self.proposed_until) || planted::is_on(Bug::VoteUnsynced)).then_some(Said::Proposed(at))
             }
-            Phase::Executed(at) => {
-                let settled = self.gate.is_none() || planted::is_on(Bug::SettledUngated);
+            Phase::Executed(Executed { at, gate, .. }) => {
+                let settled = gate.is_none() || planted::is_on(Bug::SettledUngated);
                 Some(Said::Executed { at, recorded: is_there(self.outcome_until), settled })
             }
             Phase::Against(why) => {
@@ -126,19 +126,19 @@ impl Participant {
 
     /// The next thing to do, if there is one: to be asked until there is none. What was done makes more possible.
     pub fn next_step(&mut self) -> Option<Step> {
-        while let Some(&rpc) = self.changed.first() {
-            if self.put_off.contains(&rpc) {
-                self.changed.remove(&rpc);
+        while let Some(rpc) = self.work.first(Work::Look) {
+            if self.work.has(Work::PutOff, rpc) {
+                self.work.remove(Work::Look, rpc);
                 continue; // it is looked at again when it is taken up
             }
             if let Some(step) = self.step_of(rpc) {
                 return Some(step); // and it is looked at again
             }
-            self.changed.remove(&rpc);
+            self.work.remove(Work::Look, rpc);
             self.tell(rpc);
             self.settle_if_all_say_so(rpc);
             if self.is_done(rpc) {
-                self.done.insert(rpc);
+                self.work.add(Work::Forget, rpc);
             }
         }
         None
@@ -181,7 +181,9 @@ impl Participant {
             Said::Executed { recorded: false, settled: false, .. } => !has_voted || !behind.is_empty(),
             // Who knows what its gate waited for knows that it has opened. Whoever does not (a new primary, or one that has
             // missed a word) hears it soon, with the outcome's being recorded.
-            Said::Executed { recorded: false, settled: true, .. } => !known.told_gate,
+            Said::Executed { recorded: false, settled: true, .. } => {
+                !matches!(known.phase, Phase::Executed(executed) if executed.told_gate)
+            }
             Said::Executed { recorded: true, .. } | Said::Proposed(_) | Said::Against(_) | Said::Never => true,
         };
         let hears: Vec<_> = behind.iter().map(is_news).collect();
@@ -190,7 +192,9 @@ impl Participant {
         }
         let known = self.transactions.get_mut(&rpc).expect("just seen");
         known.said = Some(said);
-        known.told_gate |= known.gate.is_some() && behind.iter().all(|behind| !behind.is_empty());
+        if let Phase::Executed(executed) = &mut known.phase {
+            executed.told_gate |= executed.gate.is_some() && behind.iter().all(|behind| !behind.is_empty());
+        }
         let (asks, body) = (std::mem::take(&mut known.asks), known.proposal.body);
         for ((peer, behind), _) in known.peers.iter().zip(behind).zip(hears).filter(|(_, hears)| *hears) {
             let participants = if asks { known.proposal.participants.clone() } else { Vec::new() };

@@ -28,9 +28,9 @@ use std::collections::BTreeSet;
 
 use kasha_types::limits::BEHIND_MAX;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClientId, RpcId, Sequence, ShardId};
+use kasha_types::{RpcId, ShardId};
 
-use crate::participant::{Participant, Peer, Phase, Transaction};
+use crate::participant::{Executed, Participant, Peer, Phase, Transaction, Work};
 use crate::{Behind, Said};
 
 /// Who is to be looked at again when a transaction settles: (what a told gate waits for, the transaction whose gate it is, the
@@ -52,8 +52,7 @@ impl ToldGates {
     }
 
     fn take(&mut self, settled: RpcId) -> Vec<(RpcId, ShardId)> {
-        let rpc = |number| RpcId { client: ClientId(number), sequence: Sequence(number) };
-        let range = (settled, rpc(0), ShardId(0))..=(settled, rpc(u64::MAX), ShardId(u16::MAX));
+        let range = (settled, RpcId::MIN, ShardId(0))..=(settled, RpcId::MAX, ShardId(u16::MAX));
         let found: Vec<_> = self.waiting.range(range).map(|&(_, rpc, shard)| (rpc, shard)).collect();
         for &(rpc, shard) in &found {
             self.waiting.remove(&(settled, rpc, shard));
@@ -69,8 +68,8 @@ impl ToldGates {
 impl Participant {
     /// What a participant is told of this one's gate: all that the gate waits for, or nothing.
     pub(crate) fn behind_for(&self, known: &Transaction, to: ShardId) -> Vec<Behind> {
-        let members = match (known.phase, known.gate) {
-            (Phase::Executed(_), Some(gate)) => self.gates.waits_for(gate),
+        let members = match known.phase {
+            Phase::Executed(Executed { gate: Some(gate), .. }) => self.gates.waits_for(gate),
             _ => None,
         };
         let Some(members) = members.filter(|members| members.len() <= BEHIND_MAX) else { return Vec::new() };
@@ -92,7 +91,7 @@ impl Participant {
         let Said::Executed { settled, .. } = said else { return };
         let is_settled = |behind: &&Behind| {
             let known = self.transactions.get(&behind.rpc).filter(|known| known.proposal.body == behind.body);
-            known.is_some_and(|known| known.is_settled) || planted::is_on(Bug::ToldGateIgnored)
+            known.is_some_and(Transaction::is_settled) || planted::is_on(Bug::ToldGateIgnored)
         };
         let left: Vec<_> = behind.iter().filter(|behind| !is_settled(behind)).copied().collect();
         let known = self.transactions.get_mut(&rpc);
@@ -114,7 +113,7 @@ impl Participant {
                 peer.behind.retain(|behind| *behind != settled);
                 peer.settled |= peer.behind.is_empty();
             }
-            self.changed.insert(rpc);
+            self.work.add(Work::Look, rpc);
         }
     }
 

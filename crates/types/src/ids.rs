@@ -164,6 +164,13 @@ pub struct RpcId {
     pub sequence: Sequence,
 }
 
+impl RpcId {
+    /// Before all others.
+    pub const MIN: Self = Self { client: ClientId(u64::MIN), sequence: Sequence(u64::MIN) };
+    /// Behind all others.
+    pub const MAX: Self = Self { client: ClientId(u64::MAX), sequence: Sequence(u64::MAX) };
+}
+
 impl fmt::Display for RpcId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.client, self.sequence)
