@@ -27,6 +27,7 @@ mod fresh;
 mod gates;
 mod participant;
 mod pending;
+mod record;
 mod retention;
 mod steps;
 mod told_gates;

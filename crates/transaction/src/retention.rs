@@ -3,7 +3,7 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId};
 
-use crate::participant::{Executed, Keys, Phase, Transaction, Work};
+use crate::record::{Executed, Keys, Phase, Transaction, Work};
 use crate::{Behind, Participant};
 
 impl Transaction {

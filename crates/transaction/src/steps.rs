@@ -9,7 +9,8 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
-use crate::participant::{Executed, Participant, Peer, Phase, Transaction, Work};
+use crate::participant::Participant;
+use crate::record::{Executed, Peer, Phase, Transaction, Work};
 use crate::{Behind, Class, Proposal, Said, Timestamp, Why, Word};
 
 /// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the

@@ -30,7 +30,8 @@ use kasha_types::limits::BEHIND_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
-use crate::participant::{Executed, Participant, Peer, Phase, Transaction, Work};
+use crate::participant::Participant;
+use crate::record::{Executed, Peer, Phase, Transaction, Work};
 use crate::{Behind, Said};
 
 /// Who is to be looked at again when a transaction settles: (what a told gate waits for, the transaction whose gate it is, the

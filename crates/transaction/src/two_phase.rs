@@ -4,7 +4,8 @@
 //! (Sinfonia; Granola's thesis, 6.1.2). All other words stay as they are. A client that does not do its part is no danger:
 //! participants that have waited ask each other, and a word that asks has the vote in it (R8.11).
 
-use crate::participant::{Participant, Transaction};
+use crate::participant::Participant;
+use crate::record::Transaction;
 use crate::{Class, Said};
 
 impl Participant {
