@@ -22,6 +22,7 @@
 //! `tests/` has the search that judges it, and the rules that are left out one at a time. The model of the same rules is `spec`,
 //! `transactions`.
 
+mod aging;
 mod footprint;
 mod fresh;
 mod gates;
@@ -37,6 +38,7 @@ mod word;
 
 use std::fmt;
 
+pub use aging::Aging;
 pub use footprint::Footprint;
 pub use gates::{GateId, Origin};
 pub use participant::Participant;

@@ -14,6 +14,7 @@ use std::ops::Bound;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId, ShardId};
 
+use crate::aging::Aging;
 use crate::fresh::Fresh;
 use crate::gates::{Gates, Opened};
 use crate::pending::{Pending, Place};
@@ -25,8 +26,6 @@ use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Why, Wo
 const EARLY_MAX: usize = 4096;
 /// A timestamp above this is nobody's: no clock says it, and the order never needs it.
 const TIMESTAMP_MAX: Timestamp = Timestamp(1 << 62);
-
-type Early = BTreeMap<RpcId, Vec<(ShardId, Word)>>;
 
 /// What one shard knows of distributed transactions. See the crate's documentation.
 #[derive(Debug)]
@@ -49,9 +48,8 @@ pub struct Participant {
     pub(crate) work: WorkList,
     /// Transactions of which something that is logged up to here is not durable.
     pub(crate) not_durable: BTreeSet<(LogEnd, RpcId)>,
-    /// Words that came before their requests, and the older ones of them.
-    early: Early,
-    early_older: Early,
+    /// Words that came before their requests.
+    early: Aging<Vec<(ShardId, Word)>>,
     /// Transactions that were pending, and are no more.
     pub(crate) released: Vec<RpcId>,
     pub(crate) words: Vec<(ShardId, Word)>,
@@ -83,8 +81,7 @@ impl Participant {
             durable: LogEnd::START,
             work: WorkList::default(),
             not_durable: BTreeSet::new(),
-            early: BTreeMap::new(),
-            early_older: BTreeMap::new(),
+            early: Aging::new(EARLY_MAX),
             released: Vec::new(),
             words: Vec::new(),
             contradicted: 0,
@@ -103,8 +100,7 @@ impl Participant {
         self.pending.insert((at, rpc), proposal.class, &proposal.footprint);
         let body = proposal.body;
         self.insert(rpc, proposal, Phase::Pending(at), end);
-        let early = [self.early_older.remove(&rpc), self.early.remove(&rpc)];
-        for (from, word) in early.into_iter().flatten().flatten().filter(|(_, word)| word.body == body) {
+        for (from, word) in self.early.remove(rpc).flatten().filter(|(_, word)| word.body == body) {
             let unknown = self.on_word(from, &word);
             assert!(unknown.is_none(), "it is known now");
         }
@@ -119,8 +115,7 @@ impl Participant {
     /// # Panics
     /// If it was executed (T1).
     pub fn ended(&mut self, rpc: RpcId, proposal: Proposal, why: Why, end: LogEnd) {
-        self.early.remove(&rpc);
-        self.early_older.remove(&rpc);
+        drop(self.early.remove(rpc));
         match self.transactions.get_mut(&rpc) {
             Some(known) => {
                 assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
@@ -435,7 +430,7 @@ impl Participant {
     /// Whether another participant has spoken of a transaction whose request has not come yet: it is proposed there.
     #[must_use]
     pub fn is_spoken_of(&self, rpc: RpcId) -> bool {
-        self.early.contains_key(&rpc) || self.early_older.contains_key(&rpc)
+        self.early.contains(rpc)
     }
 
     /// Another participant speaks. Returns what it asks about, if that is not known here: it is new (R8.11: record a conflict
@@ -585,18 +580,16 @@ impl Participant {
     }
 
     fn keep_early(&mut self, from: ShardId, word: &Word) {
-        let words = self.early.entry(word.rpc).or_default();
-        words.retain(|(known, _)| *known != from);
         let Word { rpc, body, said, asks, .. } = *word;
-        words.push((from, Word { rpc, body, said, asks, participants: Vec::new(), behind: Vec::new() }));
-        if self.early.len() >= EARLY_MAX / 2 {
-            self.age_early_words();
-        }
+        self.early.note(rpc, |words| {
+            words.retain(|(known, _)| *known != from);
+            words.push((from, Word { rpc, body, said, asks, participants: Vec::new(), behind: Vec::new() }));
+        });
     }
 
     /// Words whose requests never come go when they are old.
     pub(crate) fn age_early_words(&mut self) {
-        self.early_older = std::mem::take(&mut self.early);
+        self.early.age();
     }
 
     fn look_at_all(&mut self) {

@@ -94,7 +94,7 @@ impl Entries for ProposalEntry<'_> {
         let Self { proposed: Proposed { number, at, reserved, .. }, proposal, request } = self;
         let Request { rpc, body_hash, lease_expiry, .. } = request;
         state.transactions.participant.proposed(rpc, proposal, at, end);
-        state.transactions.note(rpc, number, entry, lease_expiry, reserved);
+        state.transactions.note_proposed(rpc, number, entry, lease_expiry, reserved);
         state.tracker.prove(rpc.client, lease_expiry);
         state.tracker.begin(rpc, body_hash);
     }

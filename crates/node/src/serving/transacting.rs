@@ -53,8 +53,6 @@ pub(crate) struct Transacting {
     pub callers: Callers,
     unknown: Unknown,
     reasons: Reasons,
-    /// Transactions that may still be pending, and whose clients may have been told versions that the version floor decides.
-    hold_floor: Vec<RpcId>,
     /// The version floor is to rise. Until it has, no client is told a version that the floor decides.
     floor_waits: bool,
     /// Transactions that nobody needs, which no entry says yet.
@@ -69,15 +67,15 @@ impl Transacting {
     /// A term begins to serve.
     pub fn begin(transactions: &Transactions) -> Self {
         // An earlier term may have executed what it has proposed.
-        let hold_floor = transactions.known().map(|(rpc, _)| rpc).collect();
+        let mut callers = Callers::default();
+        transactions.known().for_each(|(rpc, _)| callers.hold_floor(rpc));
         // What an earlier term of this one has forgotten, and not logged.
         let is_gone = |rpc: &RpcId| transactions.participant.proposal_of(*rpc).is_none();
         let gone = transactions.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
         Self {
-            callers: Callers::default(),
+            callers,
             unknown: Unknown::default(),
             reasons: Reasons::default(),
-            hold_floor,
             floor_waits: false,
             gone,
             without_room_since: None,
@@ -90,7 +88,7 @@ impl Transacting {
     /// gets its version (R4.8). The floor stays until the transaction is pending no more.
     pub fn try_hold_floor(&mut self, rpc: RpcId) -> bool {
         if !self.floor_waits {
-            self.hold_floor.push(rpc);
+            self.callers.hold_floor(rpc);
         }
         !self.floor_waits
     }
@@ -98,8 +96,8 @@ impl Transacting {
     /// Whether the version floor may rise: nothing that holds it is pending. `is_wanted`: the floor is to rise. If it may not yet, no
     /// further transaction may hold it back.
     pub fn lets_floor_rise(&mut self, transactions: &Transactions, is_wanted: bool) -> bool {
-        self.hold_floor.retain(|&rpc| transactions.participant.is_pending(rpc));
-        let may_rise = self.hold_floor.is_empty() || planted::is_on(Bug::FloorRaisedOverPending);
+        let is_held = self.callers.is_floor_held(|rpc| transactions.participant.is_pending(rpc));
+        let may_rise = !is_held || planted::is_on(Bug::FloorRaisedOverPending);
         self.floor_waits = is_wanted && !may_rise;
         may_rise
     }

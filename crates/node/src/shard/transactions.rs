@@ -34,7 +34,7 @@ pub(crate) use crate::shard::transactions::record::{
 const PENDING_MAX: usize = 16_384;
 
 /// What is known of a transaction beside what the participant knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Known {
     number: Number,
     /// Its one live entry.
@@ -42,13 +42,16 @@ struct Known {
     lease_expiry: ClusterTime,
     /// Room that its execution may need (R8.13).
     reserved: u64,
+    /// Of one that was aborted here: what the keeper of its operation key has to hear.
+    reason: Option<Reason>,
 }
 
-/// An update of this shard alone whose answer waits.
+/// An update of this shard alone whose answer waits, or a transaction that was aborted here, whose participant keeps no gate.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    entry: EntryOffset,
     gate: GateId,
+    /// Of an update, the entry that tells of its gate. The outcome of a transaction does that itself.
+    entry: Option<EntryOffset>,
 }
 
 /// See the module's header.
@@ -57,10 +60,6 @@ pub(crate) struct Transactions {
     pub participant: Participant,
     known: BTreeMap<RpcId, Known>,
     gated: BTreeMap<RpcId, Waiting>,
-    /// The gates of transactions that were aborted here, whose participant keeps none.
-    aborted: BTreeMap<RpcId, GateId>,
-    /// What the keepers of operation keys have to hear of transactions that were aborted here.
-    reasons: BTreeMap<RpcId, Reason>,
     by_gate: BTreeMap<GateId, RpcId>,
     next: Number,
     reserved: u64,
@@ -76,8 +75,6 @@ impl Transactions {
             participant: Participant::new(shard),
             known: BTreeMap::new(),
             gated: BTreeMap::new(),
-            aborted: BTreeMap::new(),
-            reasons: BTreeMap::new(),
             by_gate: BTreeMap::new(),
             next: Number(1),
             reserved: 0,
@@ -149,7 +146,7 @@ impl Transactions {
     /// The gate behind which the answer of this update, of whatever kind, has to wait.
     pub fn gate_of_answer(&self, rpc: RpcId) -> Option<GateId> {
         let own = self.gated.get(&rpc).map(|waiting| waiting.gate);
-        let gate = own.or_else(|| self.aborted.get(&rpc).copied()).or_else(|| self.participant.gate_of_answer(rpc));
+        let gate = own.or_else(|| self.participant.gate_of_answer(rpc));
         gate.filter(|gate| !self.participant.is_open(*gate))
     }
 
@@ -162,21 +159,37 @@ impl Transactions {
         Forgotten { below: self.next, except }
     }
 
-    /// A transaction has a live entry now; the one before is dead.
-    pub fn note(
+    /// A transaction is proposed.
+    pub fn note_proposed(
         &mut self,
         rpc: RpcId,
         number: Number,
         entry: EntryOffset,
         lease_expiry: ClusterTime,
         reserved: u64,
+    ) {
+        let before = self.note(rpc, Known { number, entry, lease_expiry, reserved, reason: None });
+        assert!(before.is_none(), "E1: {rpc} was known");
+    }
+
+    /// A transaction has an outcome; the entry of its proposal is dead. `reason`: what the keeper of its operation key has to hear.
+    pub fn note_ended(
+        &mut self,
+        rpc: RpcId,
+        (number, entry): (Number, EntryOffset),
+        lease_expiry: ClusterTime,
+        reason: Option<Reason>,
     ) -> Option<EntryOffset> {
-        self.next = self.next.max(Number(number.0 + 1));
-        let before = self.known.insert(rpc, Known { number, entry, lease_expiry, reserved });
-        self.reserved += reserved;
-        self.pending += usize::from(reserved > 0);
-        if let Some(before) = before {
-            self.release(&before);
+        self.note(rpc, Known { number, entry, lease_expiry, reserved: 0, reason })
+    }
+
+    fn note(&mut self, rpc: RpcId, known: Known) -> Option<EntryOffset> {
+        self.next = self.next.max(Number(known.number.0 + 1));
+        self.reserved += known.reserved;
+        self.pending += usize::from(known.reserved > 0);
+        let before = self.known.insert(rpc, known);
+        if let Some(before) = &before {
+            self.release(before);
         }
         before.map(|known| known.entry)
     }
@@ -188,36 +201,34 @@ impl Transactions {
 
     /// The answer of an update waits behind this gate, and an entry says so.
     pub fn note_gate(&mut self, rpc: RpcId, entry: EntryOffset, gate: GateId) {
-        self.gated.insert(rpc, Waiting { entry, gate });
+        self.gated.insert(rpc, Waiting { gate, entry: Some(entry) });
         self.by_gate.insert(gate, rpc);
     }
 
     /// The answer of a transaction that was aborted here waits behind this gate.
     pub fn note_aborted(&mut self, rpc: RpcId, gate: GateId) {
-        self.aborted.insert(rpc, gate);
+        self.gated.insert(rpc, Waiting { gate, entry: None });
         self.by_gate.insert(gate, rpc);
     }
 
     /// Whether the answer of a transaction that was aborted here waits. Until then others may come to know of it, and have to wait
     /// for the same.
     pub fn is_aborted_behind_gate(&self, rpc: RpcId) -> bool {
-        self.aborted.contains_key(&rpc)
-    }
-
-    pub fn note_reason(&mut self, rpc: RpcId, reason: Option<&Reason>) {
-        if let Some(reason) = reason {
-            self.reasons.insert(rpc, reason.clone());
-        }
+        self.gated.get(&rpc).is_some_and(|waiting| waiting.entry.is_none())
     }
 
     /// Whether this participant is to hear why a transaction was aborted here.
     pub fn has_reason_for(&self, to: ShardId, rpc: RpcId) -> bool {
-        self.reasons.get(&rpc).is_some_and(|reason| reason.keeper == to)
+        self.reason_of(to, rpc).is_some()
+    }
+
+    fn reason_of(&self, to: ShardId, rpc: RpcId) -> Option<&Reason> {
+        self.known.get(&rpc)?.reason.as_ref().filter(|reason| reason.keeper == to)
     }
 
     /// Why a transaction was aborted here, if this participant is the one to hear it, and it may be told (R8.5).
     pub fn reason_for(&self, to: ShardId, rpc: RpcId) -> Option<&[u8]> {
-        let reason = self.reasons.get(&rpc).filter(|reason| reason.keeper == to)?;
+        let reason = self.reason_of(to, rpc)?;
         self.gate_of_answer(rpc).is_none().then_some(&reason.result[..])
     }
 
@@ -226,8 +237,7 @@ impl Transactions {
         let opened = self.participant.take_opened();
         for gate in &opened {
             if let Some(rpc) = self.by_gate.remove(gate) {
-                dead.extend(self.gated.remove(&rpc).map(|waiting| waiting.entry));
-                self.aborted.remove(&rpc);
+                dead.extend(self.gated.remove(&rpc).and_then(|waiting| waiting.entry));
             }
         }
         opened
@@ -295,7 +305,7 @@ impl Transactions {
             Some(_) => dead.push(at),
             None => {
                 self.participant.proposed(rpc, proposal, proposed.at, at.end_after());
-                self.note(rpc, proposed.number, at, body.head.lease_expiry, proposed.reserved);
+                self.note_proposed(rpc, proposed.number, at, body.head.lease_expiry, proposed.reserved);
                 tracker.recover_begun(&request_of(&body));
             }
         }
@@ -337,8 +347,7 @@ impl Transactions {
                 }
             }
         }
-        self.note_reason(rpc, reason.as_ref());
-        dead.extend(self.note(rpc, number, at, lease_expiry, 0));
+        dead.extend(self.note_ended(rpc, (number, at), lease_expiry, reason));
     }
 
     fn replay_ceiling(&mut self, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
@@ -373,9 +382,8 @@ impl Transactions {
             tracker.forget_begun(rpc);
             dead.push(known.entry);
             self.participant.forgotten(rpc);
-            self.reasons.remove(&rpc);
-            if let Some(gate) = self.aborted.remove(&rpc) {
-                self.by_gate.remove(&gate);
+            if let Some(waiting) = self.gated.remove(&rpc) {
+                self.by_gate.remove(&waiting.gate);
             }
         }
         dead.extend(self.forgotten.replace((forgotten, at)).map(|(_, entry)| entry));
@@ -383,8 +391,8 @@ impl Transactions {
 
     fn replay_gate(&mut self, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
         let Gated { rpc, footprint, gate } = Gated::decode(payload).expect("our own gate");
-        if let Some(waiting) = self.gated.get_mut(&rpc) {
-            return keep_newer(&mut waiting.entry, at, dead);
+        if let Some(Waiting { entry: Some(entry), .. }) = self.gated.get_mut(&rpc) {
+            return keep_newer(entry, at, dead);
         }
         match self.participant.pass(&footprint, Origin::Log { gate: &gate }) {
             Some((gate, _)) => self.note_gate(rpc, at, gate),
@@ -408,7 +416,7 @@ impl Transactions {
                 self.known.get(&Ended::rpc_of(payload).expect("our own outcome")).map(|known| known.entry)
             }
             EntryKind::Gate => {
-                self.gated.get(&Gated::rpc_of(payload).expect("our own gate")).map(|waiting| waiting.entry)
+                self.gated.get(&Gated::rpc_of(payload).expect("our own gate")).and_then(|waiting| waiting.entry)
             }
             EntryKind::TimestampCeiling => self.ceiling.map(|(_, entry)| entry),
             EntryKind::TransactionsForgotten => self.forgotten.as_ref().map(|(_, entry)| *entry),
@@ -428,7 +436,8 @@ impl Transactions {
                 self.known.get_mut(&rpc).expect("just seen").entry = to;
             }
             EntryKind::Gate => {
-                self.gated.get_mut(&Gated::rpc_of(payload).expect("just read")).expect("just seen").entry = to;
+                let waiting = self.gated.get_mut(&Gated::rpc_of(payload).expect("just read")).expect("just seen");
+                waiting.entry = Some(to);
             }
             EntryKind::TimestampCeiling => self.ceiling.as_mut().expect("just seen").1 = to,
             EntryKind::TransactionsForgotten => self.forgotten.as_mut().expect("just seen").1 = to,
@@ -451,7 +460,6 @@ impl Transactions {
                 let known = self.known.remove(&rpc).expect("just seen");
                 self.release(&known);
                 self.participant.forgotten(rpc);
-                self.reasons.remove(&rpc);
             }
             EntryKind::Gate => {
                 let waiting = self.gated.remove(&Gated::rpc_of(payload).expect("just read")).expect("just seen");

@@ -10,13 +10,22 @@ use kasha_wire::AnswerView;
 use crate::request::Caller;
 use crate::serving::waiting::{Waiting, WaitingAnswer};
 
-/// The newest attempt of a transaction's client.
+/// What a transaction's client is told, and was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
-    /// It hears the outcome.
+    /// Its newest attempt hears the outcome.
     outcome: Option<Caller>,
     /// It was told that the transaction is prepared, and hears it if the transaction does not happen.
     end: Option<Caller>,
+    /// It may have been told versions that the version floor decides: from there a key without a value gets its version (R4.8). The
+    /// floor stays until the transaction is pending no more.
+    holds_floor: bool,
+}
+
+impl Told {
+    fn is_needed(&self) -> bool {
+        self.outcome.is_some() || self.end.is_some() || self.holds_floor
+    }
 }
 
 /// See the module's header.
@@ -37,6 +46,22 @@ impl Callers {
     /// A client waits for this transaction if it does not happen.
     pub fn wait_for_end(&mut self, rpc: RpcId, caller: Caller) {
         self.told.entry(rpc).or_default().end = Some(caller);
+    }
+
+    /// The client of this transaction may be told versions that the floor decides.
+    pub(super) fn hold_floor(&mut self, rpc: RpcId) {
+        self.told.entry(rpc).or_default().holds_floor = true;
+    }
+
+    /// Whether the floor stays for one of these.
+    pub(super) fn is_floor_held(&mut self, is_pending: impl Fn(RpcId) -> bool) -> bool {
+        let mut is_held = false;
+        self.told.retain(|&rpc, told| {
+            told.holds_floor &= is_pending(rpc);
+            is_held |= told.holds_floor;
+            told.is_needed()
+        });
+        is_held
     }
 
     /// The transaction is decided.
@@ -63,7 +88,7 @@ impl Callers {
     ) {
         let Some(told) = self.told.get_mut(&rpc) else { return };
         let Some(caller) = told.outcome.take() else { return };
-        if told.end.is_none() {
+        if !told.is_needed() {
             self.told.remove(&rpc);
         }
         let view = AnswerView { rpc, epoch, attempt: caller.envelope.attempt, synced, shard, result };

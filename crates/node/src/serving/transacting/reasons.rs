@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kasha_transaction::Aging;
 use kasha_types::{BodyHash, RpcId, ShardId, Tick};
 use kasha_wire::message::{Told, WordOf};
 use kasha_wire::{Body, OutcomeCode};
@@ -35,11 +36,16 @@ struct Late {
 }
 
 /// By transaction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reasons {
-    heard: BTreeMap<RpcId, Heard>,
-    older: BTreeMap<RpcId, Heard>,
+    heard: Aging<Option<Heard>>,
     late: BTreeMap<RpcId, Late>,
+}
+
+impl Default for Reasons {
+    fn default() -> Self {
+        Self { heard: Aging::new(REASONS_MAX), late: BTreeMap::new() }
+    }
 }
 
 impl Reasons {
@@ -49,23 +55,19 @@ impl Reasons {
         if word.told != Told::Abort || word.reason.is_empty() || is_over {
             return;
         }
-        if self.heard.len() >= REASONS_MAX / 2 {
-            self.older = std::mem::take(&mut self.heard);
-        }
-        self.heard.insert(word.rpc, Heard { body: word.body, from, result: word.reason.clone() });
+        let said = Heard { body: word.body, from, result: word.reason.clone() };
+        self.heard.note(word.rpc, |heard| *heard = Some(said));
     }
 
     /// What the keeper answers, and keeps. `None`: nobody has said why.
     pub fn of(&self, body: &Body<'_>) -> Option<Vec<u8>> {
         let rpc = body.head.rpc;
-        let heard = self.heard.get(&rpc).or_else(|| self.older.get(&rpc));
-        let heard = heard.filter(|heard| heard.body == body.hash())?;
+        let heard = self.heard.get(rpc)?.as_ref().filter(|heard| heard.body == body.hash())?;
         as_kept(body, heard.from, &heard.result)
     }
 
     pub fn forget(&mut self, rpc: RpcId) {
-        self.heard.remove(&rpc);
-        self.older.remove(&rpc);
+        drop(self.heard.remove(rpc));
     }
 
     /// A word of this participant leaves, with its reason if it has one, unless it is kept for a moment.

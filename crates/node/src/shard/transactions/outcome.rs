@@ -144,13 +144,13 @@ impl Entries for OutcomeEntries<'_> {
             Some(at) => tracker.complete_replayed(request, at, |at| dead.push(at)),
             None => {}
         }
-        transactions.note_reason(request.rpc, self.ending.reason.as_ref());
         let origin = match self.ending.seen {
             Some(_) => Origin::Log { gate: &self.gate },
             None => Origin::Now,
         };
         let gate = apply_to_participant(transactions, request.rpc, proposal, *how, (end, origin));
-        dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
+        let (place, reason) = ((self.number, places.ended), self.ending.reason.clone());
+        dead.extend(transactions.note_ended(request.rpc, place, request.lease_expiry, reason));
         log.keep_room(transactions.reserved());
         gate
     }
