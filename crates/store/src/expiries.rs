@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use kasha_log::{EntryOffset, Log};
-use kasha_types::{ClusterTime, TableId};
+use kasha_types::{ClusterTime, TableId, key_hash};
 
 use crate::Store;
 use crate::draft::{Draft, SpareDraft};
@@ -66,7 +66,7 @@ impl Store {
     /// Whether the time of the key's value is over.
     #[must_use]
     pub fn is_due(&self, log: &Log, table: TableId, key: &[u8], now: ClusterTime) -> bool {
-        self.find(log, table, key).and_then(|found| found.ends()).is_some_and(|ends| ends <= now)
+        self.find(log, key_hash(table, key), table, key).and_then(|found| found.ends()).is_some_and(|ends| ends <= now)
     }
 
     /// The keys of values whose time is over, behind `after`, with what `after` is for the next of them.

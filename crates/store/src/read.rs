@@ -3,7 +3,7 @@
 use kasha_log::Log;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{LogSlice, TableId};
+use kasha_types::{KeyHash, LogSlice, TableId};
 use kasha_wire::operation::Items;
 use kasha_wire::{OutcomeCode, Read};
 
@@ -28,11 +28,22 @@ pub enum ReadResult {
 }
 
 impl Store {
-    /// Executes a read. `result` is cleared and gets the result bytes.
-    pub fn read(&self, log: &Log, table: TableId, read: &Read<'_>, result: &mut Vec<u8>) -> ReadResult {
+    /// Executes a read. `hashes`: of its keys, in the order in which [`Read::for_each_key`] names them. `result` is cleared and gets the
+    /// result bytes.
+    ///
+    /// # Panics
+    /// If there are fewer hashes than keys, or the read is a listing ([`Store::scan`]).
+    pub fn read(
+        &self,
+        log: &Log,
+        table: TableId,
+        read: &Read<'_>,
+        hashes: &[KeyHash],
+        result: &mut Vec<u8>,
+    ) -> ReadResult {
         result.clear();
         match *read {
-            Read::Get { key } => match self.find(log, table, key) {
+            Read::Get { key } => match self.find(log, hashes[0], table, key) {
                 Some(Found::Object(at, object)) => {
                     result.push(OutcomeCode::Done as u8);
                     result.extend_from_slice(&object.version.to_le_bytes());
@@ -48,20 +59,20 @@ impl Store {
                 }
             },
             Read::Exists { key } => {
-                let exists = matches!(self.find(log, table, key), Some(Found::Object(..)));
+                let exists = matches!(self.find(log, hashes[0], table, key), Some(Found::Object(..)));
                 result.extend_from_slice(&[OutcomeCode::Done as u8, u8::from(exists)]);
                 ReadResult::Whole
             }
             Read::TimeToLive { key } => {
-                self.tell_end(log, table, key, result);
+                self.tell_end(log, (hashes[0], table, key), result);
                 ReadResult::Whole
             }
             Read::Scan { .. } | Read::ScanValues { .. } => unreachable!("Store::scan"),
             Read::MultiGet { keys: items } => {
                 result.push(OutcomeCode::Done as u8);
                 result.extend_from_slice(&items.count().to_le_bytes());
-                for item in items.iter() {
-                    match self.find(log, table, item.key) {
+                for (number, item) in items.iter().enumerate() {
+                    match self.find(log, hashes[number], table, item.key) {
                         Some(Found::Object(_, object)) => {
                             if result.len() + ITEM_HEAD_BYTES + object.value.len() > RESULT_BYTES_MAX {
                                 return ReadResult::TooLarge;
@@ -75,15 +86,21 @@ impl Store {
                 }
                 ReadResult::Whole
             }
-            Read::Observe { keys: items } => self.observe(log, table, items, result),
+            Read::Observe { keys: items } => self.observe(log, table, (items, hashes), result),
         }
     }
 
-    fn observe(&self, log: &Log, table: TableId, items: Items<'_>, result: &mut Vec<u8>) -> ReadResult {
+    fn observe(
+        &self,
+        log: &Log,
+        table: TableId,
+        (items, hashes): (Items<'_>, &[KeyHash]),
+        result: &mut Vec<u8>,
+    ) -> ReadResult {
         result.push(OutcomeCode::Done as u8);
         result.extend_from_slice(&items.count().to_le_bytes());
-        for item in items.iter() {
-            let (version, value) = match self.find(log, table, item.key) {
+        for (number, item) in items.iter().enumerate() {
+            let (version, value) = match self.find(log, hashes[number], table, item.key) {
                 Some(Found::Object(_, object)) => (object.version, Some(object.value)),
                 // R4.8: the next value gets a version above both.
                 Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.version_floor()), None),
@@ -103,8 +120,8 @@ impl Store {
         ReadResult::Whole
     }
 
-    fn tell_end(&self, log: &Log, table: TableId, key: &[u8], result: &mut Vec<u8>) {
-        let Some(Found::Object(_, object)) = self.find(log, table, key) else {
+    fn tell_end(&self, log: &Log, (hash, table, key): (KeyHash, TableId, &[u8]), result: &mut Vec<u8>) {
+        let Some(Found::Object(_, object)) = self.find(log, hash, table, key) else {
             return result.push(OutcomeCode::NotFound as u8);
         };
         result.push(OutcomeCode::Done as u8);

@@ -178,7 +178,7 @@ impl<'p, 's> ReadPath<'p, 's> {
             return Ok(Executed { code, tail: None, gate: self.gate_at(end) });
         }
         let Site { copy, state, core } = &mut *self.site;
-        let tail = match state.store.read(&copy.log, table, read, &mut core.scratch.result) {
+        let tail = match state.store.read(&copy.log, table, read, &core.scratch.footprint, &mut core.scratch.result) {
             ReadResult::Whole => None,
             ReadResult::Tail(slice) => Some(slice),
             ReadResult::TooLarge => return Err(Stop::Refused(Refusal::TooLarge)),

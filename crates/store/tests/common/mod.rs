@@ -3,7 +3,7 @@
 
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{ReadResult, SpareDraft, Store};
-use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId};
+use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId, key_hash};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
@@ -170,7 +170,9 @@ impl Replica {
 
     pub fn read(&self, table: TableId, read: &Read<'_>) -> Outcome {
         let mut result = vec![0xee; 3];
-        match self.store.read(&self.log, table, read, &mut result) {
+        let mut hashes = Vec::new();
+        read.for_each_key(table, |table, key| hashes.push(key_hash(table, key)));
+        match self.store.read(&self.log, table, read, &hashes, &mut result) {
             ReadResult::Whole => {}
             ReadResult::Tail(slice) => result.extend(self.log.slice(slice)),
             ReadResult::TooLarge => panic!("small values"),
