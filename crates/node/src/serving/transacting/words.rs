@@ -114,7 +114,7 @@ impl Serving {
             return;
         }
         hit(Probe::ConflictForUnknown);
-        let Word { rpc, body, participants, .. } = word;
+        let Word { body, participants, .. } = word;
         let proposal = Proposal { class: Class::Coordinated, body, participants, footprint: Footprint::default() };
         let result = [OutcomeCode::Conflict as u8];
         let how = How::Against(Why::Conflict);
@@ -124,7 +124,6 @@ impl Serving {
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
         if let Ok(outcome) = commit_ending(log, state, (term.epoch, Purpose::Freeing), (&ending, &result), dead) {
             site.core.want_durable(&mut term.shipping, outcome.end);
-            let _ = rpc;
         }
     }
 
