@@ -24,7 +24,7 @@ pub trait Waiter {
     /// The number of its bound in [`WaitingRoom::new`].
     fn class(&self) -> usize;
 
-    /// The memory that counts for the bound of its class.
+    /// The memory behind it: what it takes itself, and its conditions, the room adds.
     fn bytes(&self) -> usize;
 }
 
@@ -33,7 +33,7 @@ pub trait Waiter {
 pub struct Bound {
     /// How many.
     pub most: usize,
-    /// How many bytes all of them have ([`Waiter::bytes`]).
+    /// How many bytes all of them take, with what the room keeps of their conditions.
     pub bytes: usize,
     /// What happens beyond that.
     pub when_full: WhenFull,
@@ -56,6 +56,8 @@ struct Waiting<C, W> {
     /// Those that do not hold yet: at least one.
     conditions: Vec<C>,
     what: W,
+    /// What it counts for, since it came.
+    bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +74,7 @@ pub struct WaitingRoom<C, W: Waiter, const N: usize> {
     waiting: BTreeMap<Ticket, Waiting<C, W>>,
     by_condition: BTreeSet<(C, Ticket)>,
     by_id: BTreeMap<W::Id, Ticket>,
+    by_class: BTreeSet<(usize, Ticket)>,
     next: Ticket,
 }
 
@@ -85,46 +88,53 @@ impl<C: Copy + Ord, W: Waiter, const N: usize> WaitingRoom<C, W, N> {
             waiting: BTreeMap::new(),
             by_condition: BTreeSet::new(),
             by_id: BTreeMap::new(),
+            by_class: BTreeSet::new(),
             next: 0,
         }
     }
 
-    /// Lets somebody wait until all these conditions hold, in the place of an earlier one with the same id if there is one.
-    /// Returns those for whom there is no place now.
+    /// Lets somebody wait until all these conditions hold, in the place of an earlier one with the same id, which is dropped, if there is
+    /// one. Returns those for whom there is no place now.
     ///
     /// # Panics
     /// If there is no condition: who can go on does not wait.
     #[must_use]
     pub fn wait(&mut self, conditions: Vec<C>, what: W) -> Vec<W> {
         assert!(!conditions.is_empty(), "it waits for nothing");
-        let (id, class, bytes) = (what.id(), what.class(), what.bytes());
+        let (id, class, bytes) = (what.id(), what.class(), Self::bytes_of(conditions.len(), what.bytes()));
         let known = id.and_then(|id| self.by_id.get(&id).copied());
         if let Some(ticket) = known {
             drop(self.remove_ticket(ticket));
         }
-        if self.bounds[class].when_full == WhenFull::NobodyEnters && !self.has_place(class, bytes) {
+        if self.bounds[class].when_full == WhenFull::NobodyEnters && self.is_over(class, 1, bytes) {
             return vec![what];
         }
         let ticket = known.unwrap_or(self.next);
         self.next += u64::from(known.is_none());
         self.by_condition.extend(conditions.iter().map(|&condition| (condition, ticket)));
         self.by_id.extend(id.map(|id| (id, ticket)));
+        self.by_class.insert((class, ticket));
         self.used[class].count += 1;
         self.used[class].bytes += bytes;
-        self.waiting.insert(ticket, Waiting { conditions, what });
+        self.waiting.insert(ticket, Waiting { conditions, what, bytes });
         let mut left = Vec::new();
         while self.is_over(class, 0, 0) {
-            let oldest = self.waiting.iter().find(|(_, waiting)| waiting.what.class() == class);
-            let ticket = *oldest.expect("one has just come").0;
+            let oldest = self.by_class.range((class, Ticket::MIN)..).next();
+            let ticket = oldest.expect("one has just come").1;
             left.push(self.remove_ticket(ticket));
         }
         left
     }
 
-    /// Whether one more of this class with so many bytes finds a place.
+    /// Whether one more of this class that waits for one condition, with so many bytes behind it, finds a place.
     #[must_use]
     pub fn has_place(&self, class: usize, bytes: usize) -> bool {
-        !self.is_over(class, 1, bytes)
+        !self.is_over(class, 1, Self::bytes_of(1, bytes))
+    }
+
+    /// What somebody counts for. The conditions are listed twice.
+    fn bytes_of(conditions: usize, bytes: usize) -> usize {
+        size_of::<Waiting<C, W>>() + conditions * (size_of::<C>() + size_of::<(C, Ticket)>()) + bytes
     }
 
     fn is_over(&self, class: usize, more: usize, bytes: usize) -> bool {
@@ -163,16 +173,17 @@ impl<C: Copy + Ord, W: Waiter, const N: usize> WaitingRoom<C, W, N> {
     }
 
     fn remove_ticket(&mut self, ticket: Ticket) -> W {
-        let Waiting { conditions, what } = self.waiting.remove(&ticket).expect("it waits");
+        let Waiting { conditions, what, bytes } = self.waiting.remove(&ticket).expect("it waits");
         for condition in conditions {
             self.by_condition.remove(&(condition, ticket));
         }
         if let Some(id) = what.id() {
             self.by_id.remove(&id);
         }
+        self.by_class.remove(&(what.class(), ticket));
         let used = &mut self.used[what.class()];
         used.count -= 1;
-        used.bytes -= what.bytes();
+        used.bytes -= bytes;
         what
     }
 
@@ -244,9 +255,12 @@ mod tests {
         }
     }
 
+    /// Three that wait for one condition, and ten bytes.
+    const BYTES_MAX: usize =
+        3 * (size_of::<Waiting<char, Who>>() + size_of::<char>() + size_of::<(char, Ticket)>()) + 10;
     const BOUNDS: [Bound; 2] = [
-        Bound { most: 3, bytes: 10, when_full: WhenFull::OldestLeaves },
-        Bound { most: 3, bytes: 10, when_full: WhenFull::NobodyEnters },
+        Bound { most: 3, bytes: BYTES_MAX, when_full: WhenFull::OldestLeaves },
+        Bound { most: 3, bytes: BYTES_MAX, when_full: WhenFull::NobodyEnters },
     ];
 
     type Room = WaitingRoom<char, Who, 2>;
@@ -282,34 +296,35 @@ mod tests {
         let _ = Room::new(BOUNDS).wait(Vec::new(), who(0, 1));
     }
 
-    /// The same as a list that is searched.
+    /// The same as a list that is searched; behind each what it counts for.
     #[derive(Default)]
-    struct Twin(Vec<(Vec<char>, Who)>);
+    struct Twin(Vec<(Vec<char>, Who, usize)>);
 
     impl Twin {
         fn wait(&mut self, conditions: &[char], what: &Who) -> Vec<Who> {
-            let known = self.0.iter().position(|(_, known)| what.id.is_some() && known.id == what.id);
+            let known = self.0.iter().position(|(_, known, _)| what.id.is_some() && known.id == what.id);
             let known = known.map(|at| (at, self.0.remove(at)));
             let used = |list: &Self| {
-                let of_class = list.0.iter().filter(|(_, other)| other.class == what.class);
-                of_class.fold((0, 0), |(count, bytes), (_, other)| (count + 1, bytes + other.bytes))
+                let of_class = list.0.iter().filter(|(_, other, _)| other.class == what.class);
+                of_class.fold((0, 0), |(count, bytes), (_, _, more)| (count + 1, bytes + more))
             };
             let (count, bytes) = used(self);
-            if what.class == 1 && (count + 1 > 3 || bytes + what.bytes > 10) {
+            let more = Room::bytes_of(conditions.len(), what.bytes);
+            if what.class == 1 && (count + 1 > 3 || bytes + more > BYTES_MAX) {
                 return vec![what.clone()];
             }
-            self.0.insert(known.map_or(self.0.len(), |(at, _)| at), (conditions.to_vec(), what.clone()));
+            self.0.insert(known.map_or(self.0.len(), |(at, _)| at), (conditions.to_vec(), what.clone(), more));
             let mut left = Vec::new();
-            while used(self).0 > 3 || used(self).1 > 10 {
-                let oldest = self.0.iter().position(|(_, other)| other.class == what.class).unwrap();
+            while used(self).0 > 3 || used(self).1 > BYTES_MAX {
+                let oldest = self.0.iter().position(|(_, other, _)| other.class == what.class).unwrap();
                 left.push(self.0.remove(oldest).1);
             }
             left
         }
 
         fn open(&mut self, condition: char) -> Vec<Who> {
-            self.0.iter_mut().for_each(|(conditions, _)| conditions.retain(|left| *left != condition));
-            self.0.extract_if(.., |(conditions, _)| conditions.is_empty()).map(|(_, what)| what).collect()
+            self.0.iter_mut().for_each(|(conditions, ..)| conditions.retain(|left| *left != condition));
+            self.0.extract_if(.., |(conditions, ..)| conditions.is_empty()).map(|(_, what, _)| what).collect()
         }
     }
 
@@ -326,11 +341,11 @@ mod tests {
                     0..=4 => proptest::prop_assert_eq!(twin.wait(&conditions, &what), room.wait(conditions, what)),
                     5 | 6 => proptest::prop_assert_eq!(twin.open(conditions[0]), room.open(conditions[0])),
                     7 => {
-                        let at = twin.0.iter().position(|(_, known)| known.id == Some(id));
+                        let at = twin.0.iter().position(|(_, known, _)| known.id == Some(id));
                         proptest::prop_assert_eq!(at.map(|at| twin.0.remove(at).1), room.remove(id));
                     }
                     _ => {
-                        let first = twin.0.iter().position(|(left, _)| left.iter().any(|one| ('b'..='c').contains(one)));
+                        let first = twin.0.iter().position(|(left, ..)| left.iter().any(|one| ('b'..='c').contains(one)));
                         let among = |one: &char| ('b'..='c').contains(one);
                         let opened = first.map(|at| {
                             let condition = *twin.0[at].0.iter().filter(|one| among(one)).min().unwrap();
@@ -341,11 +356,11 @@ mod tests {
                     }
                 }
                 for class in 0..2 {
-                    let of_class = twin.0.iter().filter(|(_, other)| other.class == class).count();
+                    let of_class = twin.0.iter().filter(|(_, other, _)| other.class == class).count();
                     proptest::prop_assert_eq!(room.len(class), of_class);
                 }
                 for condition in 'a'..='d' {
-                    let awaiting = twin.0.iter().filter(|(left, _)| left.contains(&condition)).count();
+                    let awaiting = twin.0.iter().filter(|(left, ..)| left.contains(&condition)).count();
                     proptest::prop_assert_eq!(room.count(condition), awaiting);
                 }
             }

@@ -175,12 +175,12 @@ impl Serving {
 
     pub fn next_deadline(&self, state: &ShardState) -> Option<Tick> {
         let transacting = self.transacting.next_deadline(&state.transactions);
-        let room = self.waiting.memory_due_at();
-        let room = room.into_iter().chain(transacting).chain(self.next_lapse()).min();
+        let memory = self.waiting.memory_due_at();
+        let next = memory.into_iter().chain(transacting).chain(self.next_lapse()).min();
         Some(if self.cleaner.is_busy() {
             Tick(0)
         } else {
-            room.map_or(self.house.due_at(), |at| at.min(self.house.due_at()))
+            next.map_or(self.house.due_at(), |at| at.min(self.house.due_at()))
         })
     }
 

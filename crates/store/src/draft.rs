@@ -291,7 +291,7 @@ impl<'a> Draft<'a> {
         self.to_be_written().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
     }
 
-    /// Its changes, to be written, and the values that it keeps.
+    /// Its changes, to be written, and the values and keys that it keeps.
     pub(crate) fn pending(&mut self) -> (&mut [Change<'a>], &[u8]) {
         (&mut self.changes, &self.more.made)
     }
@@ -339,7 +339,7 @@ impl<'a> Draft<'a> {
             let (value, ends) = (is_object.then_some(Current::Drafted(number)), change.ends);
             return Seen { hash, prior, last, value, ends };
         }
-        let found = store.find_in_bucket(log, hash, table, key);
+        let found = store.find_with_bucket(log, hash, table, key);
         self.more.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
         // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
         let floor = store.version_floor();

@@ -66,11 +66,11 @@ impl Store {
     }
 
     pub(crate) fn find<'l>(&self, log: &'l Log, hash: KeyHash, table: TableId, key: &[u8]) -> Option<Found<'l>> {
-        self.find_in_bucket(log, hash, table, key).map(|(found, _)| found)
+        self.find_with_bucket(log, hash, table, key).map(|(found, _)| found)
     }
 
     /// The same, and where the index leads there.
-    pub(crate) fn find_in_bucket<'l>(
+    pub(crate) fn find_with_bucket<'l>(
         &self,
         log: &'l Log,
         hash: KeyHash,
@@ -119,7 +119,7 @@ impl Store {
             Found::Tombstone(_, tombstone) => (tombstone.table, tombstone.key, tombstone.version),
         };
         let hash = key_hash(table, key);
-        let old = self.find_in_bucket(log, hash, table, key);
+        let old = self.find_with_bucket(log, hash, table, key);
         match old {
             Some((old, _)) if old.version() > version => return dead(at),
             Some((old, bucket)) => self.point_from(bucket, hash, old.at(), at),

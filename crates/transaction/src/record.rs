@@ -11,6 +11,7 @@ use crate::{Behind, GateId, Proposal, Said, Timestamp, Why};
 pub(crate) enum Phase {
     /// It has proposed this.
     Pending(Timestamp),
+    /// It is executed.
     Executed(Executed),
     /// It does not happen.
     Against(Why),
@@ -31,11 +32,12 @@ pub(crate) struct Executed {
 /// What a transaction does to others that touch its keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys {
-    /// They wait for it, or go before it by their place among what is pending. This is its own: what it has proposed, or its final
+    /// Others wait for it, or go before it by their place among what is pending. This is its own place: what it has proposed, or its final
     /// timestamp, or the first of all if it does not happen and that is not sure ([`crate::Participant::ended`]).
     InLine(Timestamp),
-    /// They are free, and its outcome is not synced.
+    /// Its keys are free, and its outcome is not synced.
     Fresh,
+    /// Its keys are free, and nobody has to look at it.
     Free,
 }
 

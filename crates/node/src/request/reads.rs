@@ -56,7 +56,8 @@ enum Stop {
     Waits(Vec<RpcId>),
 }
 
-/// `admit`: a read of this term. Its keys are this shard's, and their hashes are in the scratch footprint; a listing has none yet.
+/// `admit`: a read of this term. Its keys are this shard's, and their hashes are in the scratch footprint; a listing, which names no key,
+/// has none yet.
 struct Admitted<'a> {
     table: TableId,
     code: u8,
@@ -64,7 +65,8 @@ struct Admitted<'a> {
     comes: Comes,
 }
 
-/// `order`: nothing that is pending writes what it reads; values whose time is over are gone, or this says that some are not.
+/// `order`: nothing that is pending writes what it reads, but for a listing, which has waited for what was pending when it came. `is_over`:
+/// the time of some value was over; it is gone now if there was room for that.
 struct Current<'a> {
     read: Admitted<'a>,
     is_over: bool,

@@ -8,8 +8,8 @@
 //!
 //! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped. All of them
 //! refer to one [`Received`], which owns whatever the stages find out, in [`Memory`] of its own; of the socket it borrows the
-//! frame alone. Requests come by three doors: from clients, from witnesses, which keep copies of them (R4.5), and from where
-//! a client's request that had to wait waits, with a copy of its body (`serving::waiting`). The path is the same.
+//! frame alone. Requests come by three doors: from clients, from witnesses, which keep copies of them (R4.5), and from the
+//! waiting room, which keeps copies of clients' requests (`serving::waiting`). The path is the same.
 //!
 //! | file | stages | rules kept there |
 //! |---|---|---|

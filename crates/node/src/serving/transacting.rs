@@ -137,7 +137,7 @@ impl Serving {
             }
             let released = site.state.transactions.participant.take_released();
             are_freed |= !released.is_empty();
-            released.into_iter().for_each(|rpc| self.waiting.open(Condition::Transaction(rpc)));
+            self.waiting.open_transactions(released);
             let has_run = self.run_ready(term, site, now, out)
                 || self.has_turns() && self.take_turns(term, site, (now, are_freed), out);
             if !has_run {

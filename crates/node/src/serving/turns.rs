@@ -49,7 +49,10 @@ impl Serving {
             self.tell_lost((site.copy.shard, term.epoch), lost, out);
         }
         let mut ran = false;
-        while self.waiting.let_first_through(|elder| !self.turns.has(elder)) {
+        for _ in 0..self.waiting.updates() {
+            if !self.waiting.let_first_through(|elder| !self.turns.has(elder)) {
+                break;
+            }
             ran |= self.run_ready(term, site, now, out);
         }
         let participant = &site.state.transactions.participant;

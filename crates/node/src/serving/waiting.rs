@@ -118,7 +118,7 @@ impl WaitingAnswer {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     room: WaitingRoom<Condition, Waits, 3>,
-    /// What waits for nothing more, in order, and goes on in this turn of the loop.
+    /// What waits for nothing more, and goes on in this turn of the loop.
     ready: VecDeque<Waits>,
     memory_due_at: Tick,
 }
@@ -178,9 +178,25 @@ impl Waiting {
         self.room.len(ANSWERS) as u64
     }
 
+    /// How many updates wait.
+    pub fn updates(&self) -> usize {
+        self.room.len(UPDATES)
+    }
+
     /// How many wait for this.
     pub fn count(&self, condition: Condition) -> usize {
         self.room.count(condition)
+    }
+
+    /// These transactions are pending no more. Reads go on first: an update may be proposed, and a read that meets it waits once more.
+    #[inline]
+    pub fn open_transactions(&mut self, released: Vec<RpcId>) {
+        if released.is_empty() {
+            return; // nearly always
+        }
+        let opened = released.into_iter().flat_map(|rpc| self.room.open(Condition::Transaction(rpc)));
+        let (reads, others): (Vec<_>, Vec<_>) = opened.partition(|waits| matches!(waits, Waits::Read(_)));
+        self.ready.extend(reads.into_iter().chain(others));
     }
 
     /// What waited for this goes on.

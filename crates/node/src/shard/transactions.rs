@@ -172,7 +172,8 @@ impl Transactions {
         assert!(before.is_none(), "E1: {rpc} was known");
     }
 
-    /// A transaction has an outcome; the entry of its proposal is dead. `reason`: what the keeper of its operation key has to hear.
+    /// A transaction has an outcome. Returns the entry of its proposal, which is dead. `reason`: what the keeper of its operation key has
+    /// to hear.
     pub fn note_ended(
         &mut self,
         rpc: RpcId,

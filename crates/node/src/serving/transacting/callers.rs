@@ -57,7 +57,7 @@ impl Callers {
     pub(super) fn is_floor_held(&mut self, is_pending: impl Fn(RpcId) -> bool) -> bool {
         let mut is_held = false;
         self.told.retain(|&rpc, told| {
-            told.holds_floor &= is_pending(rpc);
+            told.holds_floor = told.holds_floor && is_pending(rpc);
             is_held |= told.holds_floor;
             told.is_needed()
         });
@@ -66,7 +66,11 @@ impl Callers {
 
     /// The transaction is decided.
     pub(super) fn decided(&mut self, rpc: RpcId, happens: bool) {
-        let end = self.told.get_mut(&rpc).and_then(|told| told.end.take());
+        let Some(told) = self.told.get_mut(&rpc) else { return };
+        let end = told.end.take();
+        if !told.is_needed() {
+            self.told.remove(&rpc);
+        }
         if let Some(caller) = end.filter(|_| !happens) {
             self.wait_for(rpc, caller);
         }
