@@ -31,6 +31,7 @@ mod options;
 mod overtaken;
 mod placement;
 mod repair;
+mod sessions;
 mod state;
 mod storage;
 mod tables;

@@ -12,27 +12,24 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{
-    ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId,
-    ShardId, Tick,
+    ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick,
 };
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{
-    ConfigurationIs, GetConfiguration, Heartbeat, HeartbeatAnswer, LeaseInfo, LeaseLost, LeaseQuery, LeaseRenewed,
-    LeaseVerdict, OpenSession, RenewLease, Report, SessionOpened, TableAnswer, TableCommand, TableOutcome,
-    TableRequest,
+    ConfigurationIs, GetConfiguration, Heartbeat, HeartbeatAnswer, LeaseQuery, OpenSession, RenewLease, Report,
 };
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase, message};
 
-use crate::clients::{ClientLeases, Standing};
+use crate::clients::ClientLeases;
 use crate::evidence::{Evidence, Lack, Sight};
 use crate::goodbye::Goodbye;
 use crate::hearing::Link;
 use crate::leases::{Assume, NodeLeases};
-use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
+use crate::limits::FRAMES_HELD_MAX;
 use crate::memory::{Loss, Memory};
 use crate::overtaken::Overtaken;
 use crate::storage::{self, Log};
-use crate::tables::{self, TableWaiters};
+use crate::tables::TableWaiters;
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 
@@ -54,12 +51,12 @@ pub struct Coordinator {
     /// The number of new terms in this lease period, and when the period began.
     promotions: (u32, Tick),
     promotions_max: u32,
-    clients: ClientLeases,
+    pub(crate) clients: ClientLeases,
     pub(crate) clock: ClusterClock,
     pub(crate) links: BTreeMap<CoreId, Link>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     pub(crate) said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
-    waiters: TableWaiters,
+    pub(crate) waiters: TableWaiters,
     /// Endpoints to which the configuration is sent at the end of this turn.
     push_to: BTreeSet<Endpoint>,
     /// Clients that wait for the next configuration.
@@ -172,7 +169,7 @@ impl Coordinator {
 
     /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still: what
     /// tells it waits for that (R4.7).
-    fn cluster_time(&mut self, now: Tick) -> ClusterTime {
+    pub(crate) fn cluster_time(&mut self, now: Tick) -> ClusterTime {
         if let Some(command) = self.clock.reservation_due(now, self.state.time_reserved) {
             self.commit(&command);
         }
@@ -464,110 +461,6 @@ impl Coordinator {
                 }
             }
             self.evidence.stop_moving(shard);
-        }
-    }
-
-    pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
-        let cluster_time = self.cluster_time(now);
-        let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
-            return self.say_goodbye(from, Goodbye::TooManyClients, out);
-        };
-        if client >= self.state.clients_below {
-            self.commit(&Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
-        }
-        self.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
-    }
-
-    fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Effects) {
-        let cluster_time = self.cluster_time(now);
-        match self.clients.renew(cluster_time, client) {
-            Some(lease_expiry) => self.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
-            None => self.send(from, &LeaseLost { client }, out),
-        }
-    }
-
-    fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Effects) {
-        let cluster_time = self.cluster_time(now);
-        let (mut expired, mut alive) = (Vec::new(), Vec::new());
-        for &client in clients.iter().take(LEASE_QUERY_MAX) {
-            match self.clients.standing(cluster_time, client) {
-                Standing::Alive(expiry) => alive.push(LeaseInfo { client, expiry }),
-                Standing::Expired => expired.push(client),
-            }
-        }
-        self.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
-    }
-
-    fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Effects) {
-        let TableRequest { client, sequence, command } = request;
-        let refuse = |text| TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
-        if let Some(why) = tables::refusal(&command) {
-            return self.send(from, &refuse(why), out);
-        }
-        let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
-        if last != 0 && sequence <= last {
-            // A copy of the last request, which still waits for its answer; earlier requests have had theirs.
-            hit(Probe::TableRequestRepeated);
-            if sequence == last {
-                self.waiters.wait(from, client, sequence);
-            }
-            return;
-        }
-        let cluster_time = self.cluster_time(now);
-        if self.clients.standing(cluster_time, client) == Standing::Expired {
-            return self.send(from, &LeaseLost { client }, out);
-        }
-        if self.state.table_answers_forgotten(client) {
-            return self.send(from, &refuse(tables::FORGOTTEN.into()), out);
-        }
-        if self.state.configuration.shards.is_empty() || self.log.is_backed_up() {
-            return;
-        }
-        let drops = matches!(command, TableCommand::Drop(_));
-        self.commit(&Command::Table { client, sequence, command });
-        if drops {
-            self.waiters.dropped(self.state.configuration.version);
-        }
-        self.waiters.wait(from, client, sequence);
-    }
-
-    /// The configuration that every core which may hold a lease is known to obey.
-    fn known_by_alive(&self) -> ConfigVersion {
-        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive);
-        let cores = may_answer.flat_map(|info| {
-            (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
-        });
-        cores
-            .map(|core| self.links.get(&core).map_or(ConfigVersion(0), |link| link.have))
-            .min()
-            .unwrap_or(self.state.configuration.version)
-    }
-
-    /// Without a lease, too, a lost primary may complete updates through its witnesses or members, until a new term
-    /// serves and has frozen and fenced these (section 7). Until then no answer to a drop of a table is sent (E1).
-    fn is_every_deposed_primary_harmless(&self) -> bool {
-        self.state.configuration.shards.iter().all(|shard| {
-            let has_served = shard.phase == ShardPhase::Serving || shard.recover_from.is_empty();
-            has_served && !repair::needs_fail_over(&self.state, shard)
-        })
-    }
-
-    fn answer_table_requests(&mut self, out: &mut Effects) {
-        if self.waiters.is_settled() {
-            return;
-        }
-        let known = self.known_by_alive();
-        if self.is_every_deposed_primary_harmless() || planted::is_on(Bug::DropToldDuringFailOver) {
-            self.waiters.settled(known);
-        }
-        let answers: Vec<(Endpoint, TableAnswer)> = (self.waiters.take_known(&self.state, known).into_iter())
-            .map(|(to, answer)| {
-                let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
-                (to, TableAnswer { client, sequence, outcome })
-            })
-            .collect();
-        for (to, message) in answers {
-            self.send(to, &message, out);
         }
     }
 
