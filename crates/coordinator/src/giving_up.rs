@@ -53,7 +53,7 @@ impl Coordinator {
             let recover_from = config.recover_from.iter().copied().filter(stays).collect();
             Command::GiveUpMembers { shard, epoch, recover_from }
         };
-        self.commit(&command);
+        self.decide(command);
         Ok(missing)
     }
 
@@ -103,7 +103,7 @@ impl Coordinator {
 
     /// Whether a node may be alive. The configuration may call it lost although it came back a moment ago.
     fn may_be_alive(&self, now: Tick, node: NodeId) -> bool {
-        self.state.is_alive(node) || self.sight(now).speaks(node) || self.evidence.is_vouched_for(now, node)
+        self.decided().is_alive(node) || self.sight(now).speaks(node) || self.evidence.is_vouched_for(now, node)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who speaks to the coordinator, and whom its answers reach.
 
-use kasha_machine::{Endpoint, Gate};
+use kasha_machine::Endpoint;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ConfigVersion, Tick};
 use kasha_wire::message::Heartbeat;
@@ -36,7 +36,7 @@ impl Coordinator {
         let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
         let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
         // While our own disk delays our answers, their absence proves nothing.
-        let begins = || (self.log.gate() == Gate::Now).then_some(now);
+        let begins = || self.ledger.is_all_committed().then_some(now);
         let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
         let newest = (heartbeat.sent, heartbeat.have);
         self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);

@@ -23,6 +23,7 @@ mod giving_up;
 mod goodbye;
 mod hearing;
 mod leases;
+mod ledger;
 pub mod limits;
 mod machine;
 mod memory;

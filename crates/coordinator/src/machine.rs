@@ -12,7 +12,8 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{
-    ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick,
+    ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LocalPosition, LogSlice, NodeId,
+    ShardId, Tick,
 };
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{
@@ -25,10 +26,11 @@ use crate::evidence::{Evidence, Lack, Sight};
 use crate::goodbye::Goodbye;
 use crate::hearing::Link;
 use crate::leases::{Assume, NodeLeases};
+use crate::ledger::Ledger;
 use crate::limits::FRAMES_HELD_MAX;
 use crate::memory::{Loss, Memory};
 use crate::overtaken::Overtaken;
-use crate::storage::{self, Log};
+use crate::storage;
 use crate::tables::TableWaiters;
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
@@ -41,8 +43,7 @@ pub struct Coordinator {
     trusts_connections: bool,
     /// When the longer leases of an earlier process are over, and our own bound, in milliseconds.
     lower_lease_bound: Option<(Tick, u64)>,
-    pub(crate) state: State,
-    pub(crate) log: Log,
+    pub(crate) ledger: Ledger,
     pub(crate) memory: Memory,
     pub(crate) leases: NodeLeases,
     pub(crate) evidence: Evidence,
@@ -94,13 +95,15 @@ impl Coordinator {
             None => options,
         };
         options.check()?;
-        let mut state = match &found.loaded {
+        let memory = Memory::start(now, found.loaded.as_ref().map(|loaded| &loaded.state));
+        let state = match &found.loaded {
             Some(loaded) => loaded.state.clone(),
             None => State::new(&options),
         };
-        reconcile_options(&mut state, &options);
         let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
-        reservation.iter().for_each(|command| state.apply(command));
+        let first = reconciled(&state, &options).into_iter().chain(reservation).collect();
+        let ledger = Ledger::start(found, state, first, out);
+        let state = ledger.decided();
         let cluster_time = clock.now(now, state.time_reserved);
         let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);
         let mut leases = NodeLeases::new(&options, now);
@@ -111,8 +114,6 @@ impl Coordinator {
             let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
         }
-        let memory = Memory::start(now, found.loaded.as_ref().map(|loaded| &loaded.state));
-        let log = Log::start(found, &state, out);
         let waiters = TableWaiters::new(state.configuration.version);
         Ok(Self {
             node_lease: options.node_lease,
@@ -120,8 +121,7 @@ impl Coordinator {
             trusts_connections: options.trusts_connections,
             lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
             pushed: state.configuration.version,
-            state,
-            log,
+            ledger,
             memory,
             leases,
             evidence: Evidence::new(options.node_lease),
@@ -142,16 +142,22 @@ impl Coordinator {
         })
     }
 
-    /// The configuration, including changes that are not durable yet.
+    /// The committed configuration.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
-        &self.state.configuration
+        self.state().configuration()
     }
 
-    /// The whole state, including changes that are not durable yet.
+    /// The committed state.
     #[must_use]
     pub fn state(&self) -> &State {
-        &self.state
+        self.ledger.committed()
+    }
+
+    /// The state with what is decided and not committed yet: what the next decision begins from.
+    #[must_use]
+    pub fn decided(&self) -> &State {
+        self.ledger.decided()
     }
 
     /// What this coordinator has forgotten, if anything: then it decides nothing (R9.13).
@@ -160,20 +166,26 @@ impl Coordinator {
         self.memory.loss()
     }
 
-    /// Commits a command: everything that is sent from now on waits for it.
-    pub(crate) fn commit(&mut self, command: &Command) {
-        self.state.apply(command);
-        self.log.append(command);
+    /// Decides a command: everything that is sent from now on waits until it is committed.
+    pub(crate) fn decide(&mut self, command: Command) {
+        self.ledger.decide(command);
         self.changed = true;
+    }
+
+    /// Our own file holds everything up to here. In one process that commits it.
+    fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
+        self.ledger.on_durable(position, out);
+        self.ledger.commit(position);
+        self.frames_held = 0;
     }
 
     /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still: what
     /// tells it waits for that (R4.7).
     pub(crate) fn cluster_time(&mut self, now: Tick) -> ClusterTime {
-        if let Some(command) = self.clock.reservation_due(now, self.state.time_reserved) {
-            self.commit(&command);
+        if let Some(command) = self.clock.reservation_due(now, self.decided().time_reserved) {
+            self.decide(command);
         }
-        self.clock.now(now, self.state.time_reserved)
+        self.clock.now(now, self.decided().time_reserved)
     }
 
     pub(crate) fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
@@ -184,7 +196,7 @@ impl Coordinator {
     }
 
     fn push_frame(&mut self, to: Endpoint, head: kasha_machine::Span, out: &mut Effects) {
-        let gate = self.log.gate();
+        let gate = self.ledger.all_decided().gate();
         let gate = if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { gate };
         if gate != Gate::Now {
             if self.frames_held >= FRAMES_HELD_MAX {
@@ -229,7 +241,7 @@ impl Coordinator {
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
         match message {
             ToCoordinator::Heartbeat(heartbeat) => {
-                if self.memory.hear(from, &heartbeat, &self.state) {
+                if self.memory.hear(from, &heartbeat, self.ledger.decided()) {
                     self.on_heartbeat(now, from, &heartbeat, out);
                 }
             }
@@ -247,7 +259,7 @@ impl Coordinator {
     }
 
     pub(crate) fn on_get_configuration(&mut self, from: Endpoint, have: ConfigVersion) {
-        if have < self.state.configuration.version {
+        if have < self.decided().configuration.version {
             self.push_to.insert(from);
         } else if let Endpoint::Conn(conn) = from {
             self.askers.wait(conn, have);
@@ -261,12 +273,12 @@ impl Coordinator {
         }
         let is_deaf = self.note_heard(now, from, heartbeat);
         if !is_deaf && self.leases.has_returned(now, node) {
-            self.commit(&seen(heartbeat));
+            self.decide(seen(heartbeat));
             hit(Probe::TakenBack);
             self.leases.take_back(now, node);
         }
-        if let Some(command) = self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved) {
-            self.commit(&command);
+        if let Some(command) = self.clock.observe(now, heartbeat.cluster_time, self.decided().time_reserved) {
+            self.decide(command);
         }
         for report in &heartbeat.reports {
             self.on_report(now, node, heartbeat.have, report);
@@ -275,27 +287,27 @@ impl Coordinator {
         // Before a lease is granted: a new process's shards get new primaries at once, and the grant must know that
         // (F1).
         self.repair(now);
-        let index = self.state.node_index(node).expect("admitted");
-        let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
+        let index = self.decided().node_index(node).expect("admitted");
+        let knows_its_place = heartbeat.have >= self.decided().nodes[index].deposed;
         let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
         let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = HeartbeatAnswer {
             sent: heartbeat.sent,
             lease_millis,
             cluster_time: self.cluster_time(now),
-            clients_below: self.state.clients_below,
+            clients_below: self.decided().clients_below,
         };
         self.send(from, &answer, out);
-        if heartbeat.have < self.state.configuration.version {
+        if heartbeat.have < self.decided().configuration.version {
             self.push_to.insert(from);
         }
     }
 
     /// Whether this node speaks, and some shard waited for that to make a change.
     fn has_waited_for(&self, now: Tick, node: NodeId) -> bool {
-        (self.state.configuration.shards.iter())
+        (self.decided().configuration.shards.iter())
             .filter(|shard| shard.primary == node && !self.is_overtaken(shard.shard))
-            .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
+            .any(|shard| repair::next_command(self.decided(), self.sight(now), shard).is_some())
     }
 
     pub(crate) fn sight(&self, now: Tick) -> Sight<'_> {
@@ -305,7 +317,7 @@ impl Coordinator {
     /// Whether a shard is to be moved away from this node. Its leases must lapse for that (F1).
     fn is_moving_from(&self, node: NodeId) -> bool {
         self.evidence.moving().any(|(shard, epoch)| {
-            let config = self.state.configuration.shard(shard).expect("only placed shards move");
+            let config = self.decided().configuration.shard(shard).expect("only placed shards move");
             config.epoch == epoch && config.primary == node
         })
     }
@@ -317,14 +329,14 @@ impl Coordinator {
         if node == NodeId(0) || cores > usize::from(CORES_MAX) || usize::from(core) >= cores {
             return Err(Goodbye::Heartbeat(node));
         }
-        let Some(index) = self.state.node_index(node) else {
-            if self.state.nodes.len() >= NODES_MAX {
+        let Some(index) = self.decided().node_index(node) else {
+            if self.decided().nodes.len() >= NODES_MAX {
                 return Err(Goodbye::TooManyNodes(node));
             }
             self.on_new_process(now, heartbeat);
             return Ok(());
         };
-        let known = &self.state.configuration.nodes[index];
+        let known = &self.decided().configuration.nodes[index];
         if identity(known.incarnation) != identity(heartbeat.incarnation) {
             return Err(Goodbye::IdTaken(node));
         }
@@ -346,7 +358,7 @@ impl Coordinator {
         self.said.retain(|core, _| core.node != node);
         self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
         self.evidence.forget(node);
-        self.commit(&seen(heartbeat));
+        self.decide(seen(heartbeat));
     }
 
     /// Handles a report. A stale or repeated report changes nothing.
@@ -360,7 +372,7 @@ impl Coordinator {
         let sight = self.sight(now);
         let command = match *report {
             Report::Recovered { shard, epoch } => {
-                self.led_by(from, shard, epoch).and_then(|config| recovered(&self.state, sight, config))
+                self.led_by(from, shard, epoch).and_then(|config| recovered(self.decided(), sight, config))
             }
             Report::Copied { shard, epoch, node } => {
                 let joins = |config: &ShardConfig| {
@@ -376,13 +388,13 @@ impl Coordinator {
             Report::ListClosed { shard, epoch, list } => {
                 let config = self.led_by(from, shard, epoch).filter(|config| config.closing && config.list == list);
                 config.map(|config| {
-                    let witnesses = placement::choose_witnesses(&self.state, sight, config);
+                    let witnesses = placement::choose_witnesses(self.decided(), sight, config);
                     Command::OpenList { shard, list: list.next(), witnesses }
                 })
             }
             Report::Stuck { shard, epoch } => (self.led_by(from, shard, epoch))
                 .filter(|config| config.phase == ShardPhase::Recovering && !self.is_overtaken(shard))
-                .and_then(|config| repair::promote_next(&self.state, sight, config))
+                .and_then(|config| repair::promote_next(self.decided(), sight, config))
                 .filter(|_| self.evidence.may_try_another(now, shard))
                 .inspect(|_| hit(Probe::StuckRecovery)),
             Report::Unanswered { shard, epoch, node } => return self.on_unanswered(now, from, (shard, epoch), node),
@@ -405,21 +417,21 @@ impl Coordinator {
             }
         };
         if let Some(command) = command {
-            self.commit(&command);
+            self.decide(command);
         }
     }
 
     /// The shard, if this node is its primary in this term.
     pub(crate) fn led_by(&self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<&ShardConfig> {
-        let config = self.state.configuration.shard(shard)?;
-        let leads = config.epoch == epoch && config.primary == node && !repair::needs_fail_over(&self.state, config);
+        let config = self.decided().configuration.shard(shard)?;
+        let leads = config.epoch == epoch && config.primary == node && !repair::needs_fail_over(self.decided(), config);
         leads.then_some(config)
     }
 
     /// A witness lost what it held. While the primary lives a new list begins (R6.2); a recovery uses the other
     /// witnesses.
     fn witness_lost(&self, from: NodeId, shard: ShardId, list: ListVersion) -> Option<Command> {
-        let config = self.state.configuration.shard(shard)?;
+        let config = self.decided().configuration.shard(shard)?;
         let is_in_use = config.phase == ShardPhase::Serving && !config.closing && config.list == list;
         (is_in_use && config.witnesses.contains(&from)).then_some(Command::CloseList { shard, list })
     }
@@ -432,12 +444,12 @@ impl Coordinator {
         }
         hit(Probe::MemberAvoided);
         self.changed |= self.evidence.avoid(now, shard, from, node);
-        let config = self.state.configuration.shard(shard).expect("looked up");
+        let config = self.decided().configuration.shard(shard).expect("looked up");
         let sight = self.sight(now);
         // Without a node in its place the set would lose a copy that may be better connected than the primary.
         if config.member(node).is_some()
-            && !repair::is_replaceable(&self.state, sight, config, node)
-            && repair::promote_better_connected(&self.state, sight, config).is_some()
+            && !repair::is_replaceable(self.decided(), sight, config, node)
+            && repair::promote_better_connected(self.decided(), sight, config).is_some()
         {
             self.evidence.set_moving(shard, epoch);
         }
@@ -448,16 +460,16 @@ impl Coordinator {
     fn move_primaries(&mut self, now: Tick) {
         let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
         for (shard, epoch) in moving {
-            let config = self.state.configuration.shard(shard).expect("only placed shards move");
-            if config.epoch == epoch && !repair::needs_fail_over(&self.state, config) && !self.is_overtaken(shard) {
+            let config = self.decided().configuration.shard(shard).expect("only placed shards move");
+            if config.epoch == epoch && !repair::needs_fail_over(self.decided(), config) && !self.is_overtaken(shard) {
                 if config.phase == ShardPhase::Serving && self.leases.may_hold_lease(now, config.primary) {
                     continue;
                 }
-                let command = repair::promote_better_connected(&self.state, self.sight(now), config);
+                let command = repair::promote_better_connected(self.decided(), self.sight(now), config);
                 if let Some(command) = command {
                     hit(Probe::PrimaryMoved);
                     self.assert_may_promote(now, &command);
-                    self.commit(&command);
+                    self.decide(command);
                 }
             }
             self.evidence.stop_moving(shard);
@@ -469,33 +481,33 @@ impl Coordinator {
         if !std::mem::take(&mut self.changed) {
             return;
         }
-        if self.state.configuration.shards.is_empty() {
-            let nodes: Vec<NodeId> = self.state.alive_nodes().collect();
-            if nodes.len() < usize::from(self.state.nodes_wanted()) {
+        if self.decided().configuration.shards.is_empty() {
+            let nodes: Vec<NodeId> = self.decided().alive_nodes().collect();
+            if nodes.len() < usize::from(self.decided().nodes_wanted()) {
                 return;
             }
-            let faults = self.state.configuration.faults;
-            let shards = placement::first_placement(&nodes, self.state.shards_wanted, faults);
-            self.commit(&Command::Place { shards });
+            let faults = self.decided().configuration.faults;
+            let shards = placement::first_placement(&nodes, self.decided().shards_wanted, faults);
+            self.decide(Command::Place { shards });
         }
-        for index in 0..self.state.configuration.shards.len() {
+        for index in 0..self.decided().configuration.shards.len() {
             /// One change can cause at most one fail-over, one change of members and one change of the list.
             const COMMANDS_MAX: usize = 4;
-            if self.is_overtaken(self.state.configuration.shards[index].shard) {
+            if self.is_overtaken(self.decided().configuration.shards[index].shard) {
                 continue;
             }
             let mut commands = 0;
             while let Some(command) =
-                repair::next_command(&self.state, self.sight(now), &self.state.configuration.shards[index])
+                repair::next_command(self.decided(), self.sight(now), &self.decided().configuration.shards[index])
             {
                 if matches!(command, Command::Promote { .. }) && !self.may_promote_more() {
                     hit(Probe::PromotionsCapped);
                     break; // later ticks go on: recoveries must not starve the rest (pitfall 9)
                 }
                 self.assert_may_promote(now, &command);
-                self.commit(&command);
                 commands += 1;
                 assert!(commands <= COMMANDS_MAX, "a repair does not end: {command:?}");
+                self.decide(command);
             }
         }
         self.changed = false;
@@ -509,13 +521,13 @@ impl Coordinator {
     /// F1: no core of the old primary's process can hold a lease; or the old primary has not served in its term.
     fn assert_may_promote(&self, now: Tick, command: &Command) {
         if let Command::Promote { shard, .. } = command {
-            let config = self.state.configuration.shard(*shard).expect("placed");
+            let config = self.decided().configuration.shard(*shard).expect("placed");
             if config.phase == ShardPhase::Recovering {
                 return; // whoever served before it was deposed then
             }
             let old = config.primary;
-            let incarnation = self.state.shards[usize::from(shard.0)].primary_incarnation;
-            let is_dead = self.state.incarnation(old) != Some(incarnation);
+            let incarnation = self.decided().shards[usize::from(shard.0)].primary_incarnation;
+            let is_dead = self.decided().incarnation(old) != Some(incarnation);
             assert!(is_dead || !self.leases.may_hold_lease(now, old), "F1: {old} may hold a lease for {shard}");
         }
     }
@@ -533,7 +545,7 @@ impl Coordinator {
         let is_connected = |node| self.trusts_connections && self.links.keys().any(|core| core.node == node);
         let is_vouched_for = |node| self.evidence.is_vouched_for(now, node) || is_connected(node);
         for node in self.leases.judge(now, is_vouched_for) {
-            self.commit(&Command::NodeLost { node });
+            self.decide(Command::NodeLost { node });
         }
     }
 
@@ -542,7 +554,7 @@ impl Coordinator {
         self.judge(now);
         self.move_primaries(now);
         if let Some((_, millis)) = self.lower_lease_bound.take_if(|(at, _)| now >= *at) {
-            self.commit(&Command::BoundLeases { millis });
+            self.decide(Command::BoundLeases { millis });
         }
         self.changed |= self.evidence.expire(now);
         if now.since(self.promotions.1) >= self.node_lease {
@@ -554,7 +566,7 @@ impl Coordinator {
     }
 
     fn push_configuration(&mut self, out: &mut Effects) {
-        let version = self.state.configuration.version;
+        let version = self.decided().configuration.version;
         if version > self.pushed {
             self.pushed = version;
             self.push_to.extend(self.links.values().map(|link| link.end));
@@ -564,7 +576,7 @@ impl Coordinator {
             return;
         }
         let mark = out.mark();
-        ConfigurationIs { configuration: self.state.configuration.clone() }.encode(out.arena());
+        ConfigurationIs { configuration: self.decided().configuration.clone() }.encode(out.arena());
         let head = out.span_from(mark);
         let askers = self.askers.take(version, head.len as usize).into_iter().map(Endpoint::Conn);
         for to in std::mem::take(&mut self.push_to).into_iter().chain(askers) {
@@ -604,19 +616,20 @@ fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Co
     }
 }
 
-/// An option that may change is changed.
-fn reconcile_options(state: &mut State, options: &CoordinatorOptions) {
+/// The commands that change options which may change.
+fn reconciled(state: &State, options: &CoordinatorOptions) -> Vec<Command> {
     let config = &state.configuration;
-    let bound = options.lease_bound_millis();
-    let stored = (config.coordinator, config.min_backups, config.nodes_wanted);
-    if stored != (options.address, options.min_backups, options.nodes) {
-        let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
-        state.apply(&Command::Configure { address, min_backups, nodes });
+    let mut commands = Vec::new();
+    let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
+    if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
+        commands.push(Command::Configure { address, min_backups, nodes });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
-    if bound > state.lease_bound_millis {
-        state.apply(&Command::BoundLeases { millis: bound });
+    let millis = options.lease_bound_millis();
+    if millis > state.lease_bound_millis {
+        commands.push(Command::BoundLeases { millis });
     }
+    commands
 }
 
 impl Machine for Coordinator {
@@ -626,10 +639,7 @@ impl Machine for Coordinator {
             Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
             Input::Closed(conn) => self.on_closed(Endpoint::Conn(conn)),
             Input::Unreachable(end) => self.on_closed(end),
-            Input::Durable(position) => {
-                self.log.on_durable(position, out);
-                self.frames_held = 0;
-            }
+            Input::Durable(position) => self.on_durable(position, out),
             Input::LogsFlushed | Input::Tick => {}
         }
     }
@@ -639,7 +649,7 @@ impl Machine for Coordinator {
         self.listen(now, out);
         if !self.memory.may_lead() {
             self.next_tick = now.after(self.node_lease / 8);
-            return self.log.flush(&self.state, out);
+            return self.ledger.flush(out);
         }
         // This comes after the inputs of the turn, so that a heartbeat that is already here counts.
         if now >= self.next_tick {
@@ -650,7 +660,7 @@ impl Machine for Coordinator {
         self.repair(now);
         self.answer_table_requests(out);
         self.push_configuration(out);
-        self.log.flush(&self.state, out);
+        self.ledger.flush(out);
     }
 
     fn next_deadline(&self) -> Option<Tick> {
@@ -660,7 +670,7 @@ impl Machine for Coordinator {
     fn is_open(&self, gate: Gate) -> bool {
         match gate {
             Gate::Now => true,
-            Gate::Durable(position) | Gate::DurableAs { position, .. } => self.log.is_open(position),
+            Gate::Durable(position) | Gate::DurableAs { position, .. } => self.ledger.is_committed(position),
             Gate::Synced { .. } | Gate::Flushed { .. } | Gate::Confirmed { .. } => {
                 unreachable!("the coordinator has no shard")
             }
@@ -672,7 +682,7 @@ impl Machine for Coordinator {
     }
 
     fn assert_invariants(&self) {
-        self.state.assert_invariants();
-        assert!(self.clients.next() <= self.state.clients_below, "R4.7: granted ids are reserved");
+        self.ledger.assert_invariants();
+        assert!(self.clients.next() <= self.decided().clients_below, "R4.7: granted ids are reserved");
     }
 }

@@ -168,7 +168,7 @@ impl Memory {
 impl Coordinator {
     /// Goes on, once it has listened.
     pub(crate) fn listen(&mut self, now: Tick, out: &mut Effects) {
-        let Some(listened) = self.memory.has_listened(now, &self.state, self.node_lease) else { return };
+        let Some(listened) = self.memory.has_listened(now, self.ledger.decided(), self.node_lease) else { return };
         for (from, heartbeat) in listened.heard.into_values() {
             self.on_heartbeat(now, from, &heartbeat, out);
         }
@@ -178,7 +178,7 @@ impl Coordinator {
     }
 
     fn on_heartbeat_unled(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
-        if self.memory.hear(from, heartbeat, &self.state) {
+        if self.memory.hear(from, heartbeat, self.ledger.decided()) {
             // The core that knew more takes that back: what was not heard meanwhile was no silence.
             self.leases.extend_all(now);
             return self.on_heartbeat(now, from, heartbeat, out);
@@ -188,7 +188,7 @@ impl Coordinator {
         }
         // It speaks, and is heard: whether others are silent is judged by that. The answer has no lease, and tells nothing.
         let CoreId { node, .. } = heartbeat.core;
-        if self.state.incarnation(node) == Some(heartbeat.incarnation) {
+        if self.decided().incarnation(node) == Some(heartbeat.incarnation) {
             self.note_heard(now, from, heartbeat);
         }
         let (sent, cluster_time, clients_below) = (heartbeat.sent, ClusterTime(0), ClientId(0));
@@ -198,7 +198,7 @@ impl Coordinator {
     /// Whether a message of this kind is handled. Before its first placement a coordinator may have lost its folder, and have
     /// heard of no node that knows more: it must say nothing of clients then, neither grant an id again nor call a lease over.
     pub(crate) fn may_hear(&self, message: &ToCoordinator) -> bool {
-        let is_placed = !self.state.configuration.shards.is_empty();
+        let is_placed = !self.decided().configuration.shards.is_empty();
         let is_of_clients = match message {
             ToCoordinator::OpenSession(_)
             | ToCoordinator::RenewLease(_)

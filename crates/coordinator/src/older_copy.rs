@@ -12,7 +12,7 @@ impl Coordinator {
     /// the time at which they were sent.
     pub(crate) fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
         let forgot = |&(sent, have): &(Tick, ConfigVersion)| sent < heartbeat.sent && heartbeat.have < have;
-        let boot = self.state.nodes[index].boot;
+        let boot = self.decided().nodes[index].boot;
         boot != heartbeat.boot || self.said.get(&heartbeat.core).is_some_and(forgot)
     }
 }

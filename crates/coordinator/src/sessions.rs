@@ -21,8 +21,8 @@ impl Coordinator {
         let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
         };
-        if client >= self.state.clients_below {
-            self.commit(&Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
+        if client >= self.decided().clients_below {
+            self.decide(Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
         }
         self.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
     }
@@ -53,7 +53,7 @@ impl Coordinator {
         if let Some(why) = tables::refusal(&command) {
             return self.send(from, &refuse(why), out);
         }
-        let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
+        let last = self.decided().table_answer(client).map_or(0, |answer| answer.sequence);
         if last != 0 && sequence <= last {
             // A copy of the last request, which still waits for its answer; earlier requests have had theirs.
             hit(Probe::TableRequestRepeated);
@@ -66,38 +66,38 @@ impl Coordinator {
         if self.clients.standing(cluster_time, client) == Standing::Expired {
             return self.send(from, &LeaseLost { client }, out);
         }
-        if self.state.table_answers_forgotten(client) {
+        if self.decided().table_answers_forgotten(client) {
             return self.send(from, &refuse(tables::FORGOTTEN.into()), out);
         }
-        if self.state.configuration.shards.is_empty() || self.log.is_backed_up() {
+        if self.decided().configuration.shards.is_empty() || self.ledger.is_backed_up() {
             return;
         }
         let drops = matches!(command, TableCommand::Drop(_));
-        self.commit(&Command::Table { client, sequence, command });
+        self.decide(Command::Table { client, sequence, command });
         if drops {
-            self.waiters.dropped(self.state.configuration.version);
+            self.waiters.dropped(self.decided().configuration.version);
         }
         self.waiters.wait(from, client, sequence);
     }
 
     /// The configuration that every core which may hold a lease is known to obey.
     fn known_by_alive(&self) -> ConfigVersion {
-        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive);
+        let may_answer = self.decided().configuration.nodes.iter().filter(|info| info.alive);
         let cores = may_answer.flat_map(|info| {
             (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
         });
         cores
             .map(|core| self.links.get(&core).map_or(ConfigVersion(0), |link| link.have))
             .min()
-            .unwrap_or(self.state.configuration.version)
+            .unwrap_or(self.decided().configuration.version)
     }
 
     /// Without a lease, too, a lost primary may complete updates through its witnesses or members, until a new term
     /// serves and has frozen and fenced these (section 7). Until then no answer to a drop of a table is sent (E1).
     fn is_every_deposed_primary_harmless(&self) -> bool {
-        self.state.configuration.shards.iter().all(|shard| {
+        self.decided().configuration.shards.iter().all(|shard| {
             let has_served = shard.phase == ShardPhase::Serving || shard.recover_from.is_empty();
-            has_served && !repair::needs_fail_over(&self.state, shard)
+            has_served && !repair::needs_fail_over(self.decided(), shard)
         })
     }
 
@@ -109,7 +109,7 @@ impl Coordinator {
         if self.is_every_deposed_primary_harmless() || planted::is_on(Bug::DropToldDuringFailOver) {
             self.waiters.settled(known);
         }
-        let answers: Vec<(Endpoint, TableAnswer)> = (self.waiters.take_known(&self.state, known).into_iter())
+        let answers: Vec<(Endpoint, TableAnswer)> = (self.waiters.take_known(self.ledger.decided(), known).into_iter())
             .map(|(to, answer)| {
                 let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
                 (to, TableAnswer { client, sequence, outcome })

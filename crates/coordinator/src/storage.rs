@@ -14,7 +14,7 @@
 //! new one is durable. So a file with a torn snapshot has an older file beside it, unless it is the first file of a
 //! cluster, which had told nobody anything.
 
-use kasha_machine::{Data, Disk, Effect, Effects, FileName, Gate};
+use kasha_machine::{Data, Disk, Effect, Effects, FileName};
 use kasha_types::{ClusterId, LocalPosition};
 use kasha_wire::{Reader, Wire};
 
@@ -156,11 +156,11 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
 pub(crate) struct Log {
     file: u32,
     /// The offset of the next record.
-    end: u64,
+    offset: u64,
     /// Bytes of batches in this file so far.
     batches: u64,
     sequence: u64,
-    /// Commands that were applied and are not written yet.
+    /// Commands that were decided and are not written yet.
     pending: Vec<u8>,
     pending_count: u32,
     written: LocalPosition,
@@ -176,7 +176,7 @@ impl Log {
         let last = found.files.last().copied().unwrap_or(0);
         let mut log = Self {
             file: last,
-            end: 0,
+            offset: 0,
             batches: 0,
             sequence: found.loaded.map_or(0, |loaded| loaded.sequence),
             pending: Vec::new(),
@@ -196,25 +196,15 @@ impl Log {
         log
     }
 
-    /// Adds an applied command to the next batch.
+    /// Adds a decided command to the next batch.
     pub(crate) fn append(&mut self, command: &Command) {
         command.put(&mut self.pending);
         self.pending_count += 1;
     }
 
-    /// The gate of everything that follows from the commands so far (persist, then notify).
-    pub(crate) fn gate(&self) -> Gate {
-        if self.pending_count > 0 {
-            Gate::Durable(self.written.next())
-        } else if self.durable < self.written {
-            Gate::Durable(self.written)
-        } else {
-            Gate::Now
-        }
-    }
-
-    pub(crate) fn is_open(&self, position: LocalPosition) -> bool {
-        position <= self.durable
+    /// The commit after which our file holds every command so far.
+    pub(crate) fn end(&self) -> LocalPosition {
+        if self.pending_count > 0 { self.written.next() } else { self.written }
     }
 
     /// Whether too much waits for a stuck disk.
@@ -261,7 +251,7 @@ impl Log {
 
     fn begin_file(&mut self, state: &State, out: &mut Effects) {
         self.file = self.file.checked_add(1).expect("file numbers are exhausted");
-        (self.end, self.batches) = (0, 0);
+        (self.offset, self.batches) = (0, 0);
         let mark = out.mark();
         out.arena().extend_from_slice(&header(state.configuration.cluster));
         let sequence = self.sequence + 1;
@@ -271,8 +261,8 @@ impl Log {
 
     fn write(&mut self, mark: usize, sequence: u64, out: &mut Effects) {
         let span = out.span_from(mark);
-        out.push(Effect::Write { file: FileName::Coordinator(self.file), offset: self.end, data: Data::Span(span) });
-        self.end += u64::from(span.len);
+        out.push(Effect::Write { file: FileName::Coordinator(self.file), offset: self.offset, data: Data::Span(span) });
+        self.offset += u64::from(span.len);
         self.sequence = sequence;
         self.written = self.written.next();
         out.push(Effect::Commit { to: self.written, fsync: true });

@@ -35,6 +35,7 @@ impl Oracle {
     fn observe(&mut self, world: &World, to: Endpoint, message: &AnyMessage) {
         match message {
             AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration }) => {
+                assert!(configuration.version <= world.config().version, "D3: only what is committed is told");
                 self.on_configuration(configuration)
             }
             AnyMessage::HeartbeatAnswer(message::HeartbeatAnswer { sent, lease_millis, cluster_time, .. }) => {

@@ -409,7 +409,7 @@ fn nothing_is_told_before_it_is_durable() {
     assert!(world.ask(CLIENT, &open).is_empty(), "the first block of ids is being reserved");
     world.node(2).starts = 2;
     world.beat(2, 0, Vec::new());
-    assert!(world.config().version > version);
+    assert!(world.decided().version > version && world.config().version == version);
     assert!(world.sent.is_empty(), "the new process waits");
     assert!(world.ask(CLIENT, &message::GetConfiguration { have: version }).is_empty());
     assert_eq!(world.disk.commits.len(), 1, "one commit in flight");
@@ -668,7 +668,7 @@ fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
     world.fast_disk = false;
     world.node(2).starts = 2;
     world.beat(2, 0, Vec::new());
-    assert!(world.config().version > have);
+    assert!(world.decided().version > have);
     assert!(world.answers(CLIENT).is_empty(), "it is not durable yet");
     while !world.disk.commits.is_empty() {
         world.fsync();

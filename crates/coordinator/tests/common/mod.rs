@@ -265,8 +265,14 @@ impl World {
         self.nodes.get_mut(&NodeId(id)).unwrap()
     }
 
+    /// The committed configuration.
     pub fn config(&self) -> &Configuration {
         self.coordinator.configuration()
+    }
+
+    /// The configuration with what is decided and not committed yet.
+    pub fn decided(&self) -> &Configuration {
+        self.coordinator.decided().configuration()
     }
 
     pub fn shard(&self, shard: u16) -> &ShardConfig {
