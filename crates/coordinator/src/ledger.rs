@@ -21,6 +21,9 @@ use crate::{Command, State};
 pub(crate) struct Basis(Option<LocalPosition>);
 
 impl Basis {
+    /// No command: a message that follows from what has just come in.
+    pub(crate) const NO_COMMAND: Self = Self(None);
+
     /// The gate of a message that follows from this.
     pub(crate) fn gate(self) -> Gate {
         self.0.map_or(Gate::Now, Gate::Durable)

@@ -29,6 +29,7 @@ mod machine;
 mod memory;
 mod older_copy;
 mod options;
+mod outbox;
 mod overtaken;
 mod placement;
 mod repair;

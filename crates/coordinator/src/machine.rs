@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
+use kasha_machine::{Askers, Disk, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
-use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{
     ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LocalPosition, LogSlice, NodeId,
@@ -19,7 +18,7 @@ use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{
     ConfigurationIs, GetConfiguration, Heartbeat, HeartbeatAnswer, LeaseQuery, OpenSession, RenewLease, Report,
 };
-use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase, message};
+use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
 
 use crate::clients::ClientLeases;
 use crate::evidence::{Evidence, Lack, Sight};
@@ -27,8 +26,8 @@ use crate::goodbye::Goodbye;
 use crate::hearing::Link;
 use crate::leases::{Assume, NodeLeases};
 use crate::ledger::Ledger;
-use crate::limits::FRAMES_HELD_MAX;
 use crate::memory::{Loss, Memory};
+use crate::outbox::{Out, Outbox};
 use crate::overtaken::Overtaken;
 use crate::storage;
 use crate::tables::TableWaiters;
@@ -67,7 +66,7 @@ pub struct Coordinator {
     pub(crate) changed: bool,
     last_step: Tick,
     next_tick: Tick,
-    frames_held: u32,
+    pub(crate) outbox: Outbox,
 }
 
 impl Coordinator {
@@ -138,7 +137,7 @@ impl Coordinator {
             changed: true,
             last_step: now,
             next_tick: now,
-            frames_held: 0,
+            outbox: Outbox::default(),
         })
     }
 
@@ -176,7 +175,7 @@ impl Coordinator {
     fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
         self.ledger.on_durable(position, out);
         self.ledger.commit(position);
-        self.frames_held = 0;
+        self.outbox.on_committed();
     }
 
     /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still: what
@@ -188,32 +187,14 @@ impl Coordinator {
         self.clock.now(now, self.decided().time_reserved)
     }
 
-    pub(crate) fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
-        let mark = out.mark();
-        message.encode(out.arena());
-        let head = out.span_from(mark);
-        self.push_frame(to, head, out);
+    /// Sends a message that may follow from all that is decided.
+    pub(crate) fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Out<'_>) {
+        let frame = out.encode(message);
+        self.outbox.send(to, frame, self.ledger.all_decided(), out);
     }
 
-    fn push_frame(&mut self, to: Endpoint, head: kasha_machine::Span, out: &mut Effects) {
-        let gate = self.ledger.all_decided().gate();
-        let gate = if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { gate };
-        if gate != Gate::Now {
-            if self.frames_held >= FRAMES_HELD_MAX {
-                return;
-            }
-            self.frames_held += 1;
-        }
-        out.push(Effect::Send { to, head, tail: None, gate });
-    }
-
-    /// This waits for no commit: the connection ends either way.
-    pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
-        let mark = out.mark();
-        message::Goodbye { reason: why.reason() }.encode(out.arena());
-        let head = out.span_from(mark);
-        out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
-        out.push(Effect::Disconnect(to));
+    pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {
+        self.outbox.part(to, why.reason(), out);
         self.on_closed(to);
     }
 
@@ -227,7 +208,7 @@ impl Coordinator {
         self.memory.on_closed(end);
     }
 
-    fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
+    fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Out<'_>) {
         if kind != Kind::Message as u8 {
             return self.say_goodbye(from, Goodbye::Kind(kind), out);
         }
@@ -238,7 +219,7 @@ impl Coordinator {
         }
     }
 
-    fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
+    fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Out<'_>) {
         match message {
             ToCoordinator::Heartbeat(heartbeat) => {
                 if self.memory.hear(from, &heartbeat, self.ledger.decided()) {
@@ -266,7 +247,7 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
+    pub(crate) fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Out<'_>) {
         let node = heartbeat.core.node;
         if let Err(why) = self.admit(now, heartbeat) {
             return self.say_goodbye(from, why, out);
@@ -565,7 +546,7 @@ impl Coordinator {
         self.clients.sweep(cluster_time);
     }
 
-    fn push_configuration(&mut self, out: &mut Effects) {
+    fn push_configuration(&mut self, out: &mut Out<'_>) {
         let version = self.decided().configuration.version;
         if version > self.pushed {
             self.pushed = version;
@@ -575,12 +556,10 @@ impl Coordinator {
         if self.push_to.is_empty() && !self.askers.is_telling() {
             return;
         }
-        let mark = out.mark();
-        ConfigurationIs { configuration: self.decided().configuration.clone() }.encode(out.arena());
-        let head = out.span_from(mark);
-        let askers = self.askers.take(version, head.len as usize).into_iter().map(Endpoint::Conn);
+        let frame = out.encode(&ConfigurationIs { configuration: self.decided().configuration.clone() });
+        let askers = self.askers.take(version, frame.len()).into_iter().map(Endpoint::Conn);
         for to in std::mem::take(&mut self.push_to).into_iter().chain(askers) {
-            self.push_frame(to, head, out);
+            self.outbox.send(to, frame, self.ledger.all_decided(), out);
         }
     }
 }
@@ -636,7 +615,7 @@ impl Machine for Coordinator {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         self.notice_stall(now);
         match input {
-            Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
+            Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, &mut Out::new(out)),
             Input::Closed(conn) => self.on_closed(Endpoint::Conn(conn)),
             Input::Unreachable(end) => self.on_closed(end),
             Input::Durable(position) => self.on_durable(position, out),
@@ -646,7 +625,7 @@ impl Machine for Coordinator {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.notice_stall(now);
-        self.listen(now, out);
+        self.listen(now, &mut Out::new(out));
         if !self.memory.may_lead() {
             self.next_tick = now.after(self.node_lease / 8);
             return self.ledger.flush(out);
@@ -658,8 +637,9 @@ impl Machine for Coordinator {
             self.judge(now); // the heartbeat that proves it may come long before the tick
         }
         self.repair(now);
-        self.answer_table_requests(out);
-        self.push_configuration(out);
+        let telling = &mut Out::new(out);
+        self.answer_table_requests(telling);
+        self.push_configuration(telling);
         self.ledger.flush(out);
     }
 

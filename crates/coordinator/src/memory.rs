@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use kasha_machine::{Effects, Endpoint};
+use kasha_machine::Endpoint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, ListVersion, NodeId, ShardId, Tick};
@@ -24,6 +24,7 @@ use kasha_wire::message::{GetConfiguration, Heartbeat, HeartbeatAnswer, OpenSess
 
 use crate::goodbye::Goodbye;
 use crate::limits::{LISTENING_LEASES, SESSIONS_HEARD_MAX};
+use crate::outbox::Out;
 use crate::{Coordinator, State};
 
 /// The first thing that a core's folder knows and this coordinator does not.
@@ -167,7 +168,7 @@ impl Memory {
 
 impl Coordinator {
     /// Goes on, once it has listened.
-    pub(crate) fn listen(&mut self, now: Tick, out: &mut Effects) {
+    pub(crate) fn listen(&mut self, now: Tick, out: &mut Out<'_>) {
         let Some(listened) = self.memory.has_listened(now, self.ledger.decided(), self.node_lease) else { return };
         for (from, heartbeat) in listened.heard.into_values() {
             self.on_heartbeat(now, from, &heartbeat, out);
@@ -177,7 +178,7 @@ impl Coordinator {
         }
     }
 
-    fn on_heartbeat_unled(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
+    fn on_heartbeat_unled(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Out<'_>) {
         if self.memory.hear(from, heartbeat, self.ledger.decided()) {
             // The core that knew more takes that back: what was not heard meanwhile was no silence.
             self.leases.extend_all(now);
@@ -213,7 +214,7 @@ impl Coordinator {
     }
 
     /// A message while the coordinator decides nothing.
-    pub(crate) fn on_message_unled(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
+    pub(crate) fn on_message_unled(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Out<'_>) {
         match message {
             ToCoordinator::Heartbeat(heartbeat) => self.on_heartbeat_unled(now, from, &heartbeat, out),
             ToCoordinator::GetConfiguration(GetConfiguration { have }) if self.memory.loss().is_none() => {

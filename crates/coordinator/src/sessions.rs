@@ -1,6 +1,6 @@
 //! What clients ask of the coordinator: sessions, leases, verdicts, tables.
 
-use kasha_machine::{Effects, Endpoint};
+use kasha_machine::Endpoint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Tick};
@@ -13,10 +13,11 @@ use kasha_wire::message::{
 use crate::clients::Standing;
 use crate::goodbye::Goodbye;
 use crate::limits::{CLIENT_IDS_AHEAD, LEASE_QUERY_MAX};
+use crate::outbox::Out;
 use crate::{Command, Coordinator, repair, tables};
 
 impl Coordinator {
-    pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
+    pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
         let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
@@ -27,7 +28,7 @@ impl Coordinator {
         self.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
     }
 
-    pub(crate) fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Effects) {
+    pub(crate) fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
         match self.clients.renew(cluster_time, client) {
             Some(lease_expiry) => self.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
@@ -35,7 +36,7 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Effects) {
+    pub(crate) fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
         let (mut expired, mut alive) = (Vec::new(), Vec::new());
         for &client in clients.iter().take(LEASE_QUERY_MAX) {
@@ -47,7 +48,7 @@ impl Coordinator {
         self.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
     }
 
-    pub(crate) fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Effects) {
+    pub(crate) fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Out<'_>) {
         let TableRequest { client, sequence, command } = request;
         let refuse = |text| TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
         if let Some(why) = tables::refusal(&command) {
@@ -101,7 +102,7 @@ impl Coordinator {
         })
     }
 
-    pub(crate) fn answer_table_requests(&mut self, out: &mut Effects) {
+    pub(crate) fn answer_table_requests(&mut self, out: &mut Out<'_>) {
         if self.waiters.is_settled() {
             return;
         }
