@@ -5,6 +5,7 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{Incarnation, NodeId};
 use kasha_wire::DecodeError;
 
+use crate::ledger::{Basis, Ledger};
 use crate::memory::Loss;
 
 /// The reason why the coordinator closes a connection.
@@ -33,6 +34,20 @@ pub(crate) enum Goodbye {
 }
 
 impl Goodbye {
+    /// What it follows from.
+    pub(crate) fn basis(self, ledger: &Ledger) -> Basis {
+        match self {
+            Self::Kind(_) | Self::Payload(_) | Self::Heartbeat(_) => Basis::NO_COMMAND,
+            Self::IdTaken(_)
+            | Self::Outdated(..)
+            | Self::OlderCopy(_)
+            | Self::Addresses(_)
+            | Self::TooManyNodes(_)
+            | Self::TooManyClients
+            | Self::MemoryLost(_) => ledger.all_decided(),
+        }
+    }
+
     pub(crate) fn reason(self) -> String {
         match self {
             Self::Kind(kind) => {

@@ -1,4 +1,4 @@
-//! What is decided, and what is committed.
+//! What is decided, and what is committed (0054).
 //!
 //! A command is *decided* when it is appended to the log. The decided state has it at once, since the next decision
 //! begins before this one is committed, and must not contradict it. A command is *committed* when the log says so: only
@@ -89,6 +89,11 @@ impl Ledger {
     /// Whether what waits for this position may leave.
     pub(crate) fn is_committed(&self, position: LocalPosition) -> bool {
         position <= self.committed_to
+    }
+
+    /// Whether what follows from this may leave.
+    pub(crate) fn has_committed(&self, basis: Basis) -> bool {
+        basis.0.is_none_or(|position| self.is_committed(position))
     }
 
     /// Whether nothing decided waits to be committed.

@@ -1,6 +1,6 @@
-//! The machine around the state: it decides commands, logs them, and tells others only what is durable.
+//! The machine around the state: it decides commands, logs them, and tells others only what is committed.
 //!
-//! A command is applied when it is decided. Frames that are sent afterwards wait for its commit ([`Log::gate`]), so
+//! The next decision begins from what is decided ([`Ledger`]). Frames that are sent afterwards wait until that is committed, so
 //! nothing that a crash could undo is ever sent (D3). Frames may be lost: cores repeat reports, clients repeat
 //! requests, and a heartbeat that shows an old configuration is answered with the new one.
 
@@ -175,7 +175,7 @@ impl Coordinator {
     fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
         self.ledger.on_durable(position, out);
         self.ledger.commit(position);
-        self.outbox.on_committed();
+        self.outbox.on_committed(&self.ledger, &mut Out::new(out));
     }
 
     /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still: what
@@ -194,8 +194,8 @@ impl Coordinator {
     }
 
     pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {
-        self.outbox.part(to, why.reason(), out);
         self.on_closed(to);
+        self.outbox.part(to, why.reason(), why.basis(&self.ledger), out);
     }
 
     fn on_closed(&mut self, end: Endpoint) {
@@ -206,9 +206,13 @@ impl Coordinator {
         }
         self.waiters.closed(end);
         self.memory.on_closed(end);
+        self.outbox.on_closed(end);
     }
 
     fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Out<'_>) {
+        if self.outbox.is_parting(from) {
+            return;
+        }
         if kind != Kind::Message as u8 {
             return self.say_goodbye(from, Goodbye::Kind(kind), out);
         }

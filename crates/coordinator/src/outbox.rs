@@ -7,7 +7,7 @@ use kasha_machine::{Effect, Effects, Endpoint, Gate, Span};
 use kasha_types::planted::{self, Bug};
 use kasha_wire::{Message, message};
 
-use crate::ledger::Basis;
+use crate::ledger::{Basis, Ledger};
 use crate::limits::FRAMES_HELD_MAX;
 
 /// The effects of a turn, for those who send messages.
@@ -38,17 +38,27 @@ impl Frame {
     }
 }
 
+/// A goodbye that waits for a commit.
+#[derive(Debug)]
+struct Parting {
+    to: Endpoint,
+    reason: String,
+    basis: Basis,
+}
+
 /// What waits to be said.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     /// Frames that wait for a commit.
     held: u32,
+    /// Connections that are closed when their goodbyes are committed.
+    partings: Vec<Parting>,
 }
 
 impl Outbox {
     /// Sends a frame when its basis is committed. It is dropped if too many wait already.
     pub(crate) fn send(&mut self, to: Endpoint, frame: Frame, basis: Basis, out: &mut Out<'_>) {
-        let gate = if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { basis.gate() };
+        let gate = gate(basis);
         if gate != Gate::Now {
             if self.held >= FRAMES_HELD_MAX {
                 return;
@@ -58,15 +68,43 @@ impl Outbox {
         out.0.push(Effect::Send { to, head: frame.0, tail: None, gate });
     }
 
-    /// Tells why, and closes the connection. This waits for no commit: the connection ends either way.
-    pub(crate) fn part(&mut self, to: Endpoint, reason: String, out: &mut Out<'_>) {
-        let frame = out.encode(&message::Goodbye { reason });
-        self.send(to, frame, Basis::NO_COMMAND, out);
-        out.0.push(Effect::Disconnect(to));
+    /// Tells why, and closes the connection, when the basis is committed: a goodbye stops a process. If too many wait already, the
+    /// connection is closed at once, and nothing is told: whoever connects again is told then.
+    pub(crate) fn part(&mut self, to: Endpoint, reason: String, basis: Basis, out: &mut Out<'_>) {
+        if gate(basis) == Gate::Now {
+            let frame = out.encode(&message::Goodbye { reason });
+            out.0.push(Effect::Send { to, head: frame.0, tail: None, gate: Gate::Now });
+            out.0.push(Effect::Disconnect(to));
+        } else if self.held < FRAMES_HELD_MAX {
+            self.held += 1;
+            self.partings.push(Parting { to, reason, basis });
+        } else {
+            out.0.push(Effect::Disconnect(to));
+        }
     }
 
-    /// What waited for a commit leaves.
-    pub(crate) fn on_committed(&mut self) {
-        self.held = 0;
+    /// Whether a goodbye to this endpoint waits: nothing that comes from there is heard any more.
+    pub(crate) fn is_parting(&self, from: Endpoint) -> bool {
+        self.partings.iter().any(|parting| parting.to == from)
     }
+
+    /// The connection is closed.
+    pub(crate) fn on_closed(&mut self, end: Endpoint) {
+        self.partings.retain(|parting| parting.to != end);
+    }
+
+    /// Something was committed: what waited for that leaves.
+    pub(crate) fn on_committed(&mut self, ledger: &Ledger, out: &mut Out<'_>) {
+        let (told, wait): (Vec<_>, Vec<_>) =
+            (self.partings.drain(..)).partition(|parting| ledger.has_committed(parting.basis));
+        self.held = u32::try_from(wait.len()).expect("limited");
+        self.partings = wait;
+        for Parting { to, reason, .. } in told {
+            self.part(to, reason, Basis::NO_COMMAND, out);
+        }
+    }
+}
+
+fn gate(basis: Basis) -> Gate {
+    if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { basis.gate() }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod copies;
+mod decided;
 mod false_records;
 mod giving_up;
 mod links;
