@@ -1,4 +1,4 @@
-//! The committed state: a function of the log, and of no clock or connection.
+//! The state: a function of the log, and of no clock or connection.
 //!
 //! [`State::apply`] is deterministic, and total for every command that the machine may commit. A command that breaks an
 //! invariant is a bug of ours, and panics. A command from a log file is checked, and refused if it breaks one. Besides
