@@ -9,6 +9,7 @@
 //! everything that is held for it is dropped ([`Effect::DropHeld`]).
 
 pub mod askers;
+pub mod coordinator;
 pub mod disk;
 pub mod effects;
 pub mod held;
@@ -18,6 +19,7 @@ pub mod turn;
 pub mod waiting;
 
 pub use askers::Askers;
+pub use coordinator::CoordinatorLinks;
 pub use disk::{Disk, FileName};
 pub use effects::{Data, Effect, Effects, Endpoint, Gate, Span};
 pub use held::Held;

@@ -13,7 +13,7 @@ pub(crate) mod told_time;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_machine::{Data, Effect, Effects, FileName, Gate};
+use kasha_machine::{CoordinatorLinks, Data, Effect, Effects, FileName, Gate};
 use kasha_replication::Shipping;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
@@ -33,6 +33,7 @@ use crate::request::Memory;
 pub(crate) struct Core {
     pub options: NodeOptions,
     pub configuration: Option<Rc<Configuration>>,
+    pub coordinator: CoordinatorLinks,
     /// Taken from the coordinator and the log only (R4.7).
     pub cluster_time: ClusterTime,
     pub told_time: ToldTime,
@@ -137,6 +138,7 @@ impl Core {
         Self {
             options,
             configuration: None,
+            coordinator: CoordinatorLinks::default(),
             cluster_time: ClusterTime(0),
             told_time: ToldTime::default(),
             clients_below: ClientId(0),

@@ -18,7 +18,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
+use kasha_machine::{Askers, Disk, Effect, Effects, FileName, Gate, Input, Machine};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::message::Report;
@@ -64,10 +64,10 @@ impl Node {
         assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
         assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
         assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
-        if let Some(address) = options.coordinator {
-            out.push(Effect::Route { to: Endpoint::Coordinator, address });
-        }
         let mut core = Core::new(options);
+        if let Some(address) = core.options.coordinator {
+            core.coordinator.learn(address, out);
+        }
         core.told = Told::load(core.options.cluster, disk)?;
         core.learn_cluster_time(core.told.cluster_time);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();

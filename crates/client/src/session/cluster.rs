@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kasha_machine::{Effect, Effects, Endpoint};
+use kasha_machine::{CoordinatorLinks, Effect, Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
 use kasha_wire::message::TimeIs;
@@ -24,6 +24,7 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Cluster {
     id: Option<ClusterId>,
     pub(super) configuration: Option<Configuration>,
+    pub(super) coordinator: CoordinatorLinks,
     /// The greatest ClusterTime that it can be by now, as of some moment: for what must not outlive its term.
     time: (ClusterTime, Tick),
     /// What we take ClusterTime for, as of some moment: it goes on by our clock, and is corrected as soon as we hear that it is wrong.
@@ -46,6 +47,7 @@ impl Cluster {
         Self {
             id,
             configuration: None,
+            coordinator: CoordinatorLinks::default(),
             time: (ClusterTime(0), now),
             taken: None,
             wanted: true,
@@ -188,7 +190,7 @@ impl Session {
         };
         send_message(other, &message::GetConfiguration { have }, out);
         let have = if cluster.wanted_from_coordinator { ConfigVersion(0) } else { have };
-        send_message(Endpoint::Coordinator, &message::GetConfiguration { have }, out);
+        send_message(cluster.coordinator.leader(), &message::GetConfiguration { have }, out);
         (cluster.wanted, cluster.wanted_from_coordinator) = (false, false);
         cluster.ask_at = now.after(limits::REFRESH_INTERVAL);
     }
@@ -215,6 +217,7 @@ impl Session {
         let is_newer = self.cluster.configuration.as_ref().is_none_or(|have| have.version < configuration.version);
         if is_newer {
             self.stats.configurations += 1;
+            self.cluster.coordinator.learn(configuration.coordinator, out);
             route_all(self.cluster.configuration.as_ref(), &configuration, out);
             if self.cluster.configuration.is_none() {
                 self.cluster.wanted = self.cluster.wanted_from_coordinator;
@@ -274,12 +277,9 @@ impl Session {
     }
 }
 
-/// Tells the shell every new address, and every node that has started again. For such a node the shell ends its pause
+/// Tells the shell every new address of a node, and every node that has started again. For such a node the shell ends its pause
 /// before it dials again.
 fn route_all(old: Option<&Configuration>, new: &Configuration, out: &mut Effects) {
-    if old.is_none_or(|old| old.coordinator != new.coordinator) {
-        out.push(Effect::Route { to: Endpoint::Coordinator, address: new.coordinator });
-    }
     for node in &new.nodes {
         let has_restarted =
             old.and_then(|old| old.node(node.node)).is_none_or(|old| old.incarnation != node.incarnation);

@@ -42,7 +42,7 @@ impl Session {
     }
 
     fn on_message(&mut self, from: Endpoint, message: ToClient, now: Tick, out: &mut Effects) -> Known {
-        let from_coordinator = from == Endpoint::Coordinator;
+        let from_coordinator = self.cluster.coordinator.is_leader(from);
         match message {
             ToClient::ConfigurationIs(told) => self.on_configuration(told.configuration, from_coordinator, now, out),
             ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),

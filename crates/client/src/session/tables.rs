@@ -1,7 +1,7 @@
 //! Table requests: executed exactly once, by (client, sequence). One request runs at a time, and is repeated until it
 //! is answered.
 
-use kasha_machine::{Effects, Endpoint};
+use kasha_machine::Effects;
 use kasha_types::Tick;
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;
 use kasha_wire::message::{TableAnswer, TableCommand, TableOutcome, TableRequest};
@@ -70,7 +70,7 @@ impl Session {
             TableChange::Drop => TableCommand::Drop(name),
         };
         let message = TableRequest { client, sequence, command };
-        send_message(Endpoint::Coordinator, &message, out);
+        send_message(self.cluster.coordinator.leader(), &message, out);
         self.timers.arm(&mut self.calls, slot);
     }
 

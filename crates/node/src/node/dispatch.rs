@@ -138,7 +138,7 @@ impl Node {
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToNode, out: &mut Effects) -> bool {
         match message {
             // Time and terms that a stranger makes up could not be taken back (F2).
-            ToNode::Orders(_) if from != Endpoint::Coordinator => return false,
+            ToNode::Orders(_) if !self.core.coordinator.is_leader(from) => return false,
             ToNode::Orders(order) => self.on_order(now, order, out),
             ToNode::GetConfiguration(GetConfiguration { have }) => self.tell_configuration(from, have, out),
             ToNode::GetStatus(GetStatus { id }) => {

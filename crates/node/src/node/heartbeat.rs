@@ -70,7 +70,7 @@ impl Node {
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
-        send(Endpoint::Coordinator, &heartbeat, gate, out);
+        send(self.core.coordinator.leader(), &heartbeat, gate, out);
     }
 }
 
