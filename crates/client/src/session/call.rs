@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use kasha_types::limits::FAULTS_MAX;
-use kasha_types::{ClusterTime, CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
+use kasha_types::{ClusterTime, CoreId, Epoch, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read, Turn};
 use kasha_witness::Attempt;
 
@@ -179,33 +178,6 @@ pub(super) struct InFlight {
     pub(super) target: Target,
     pub(super) attempt: Attempt,
     pub(super) sync_sent: bool,
-}
-
-/// The witnesses of an attempt, in the order of the list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Witnesses {
-    nodes: [NodeId; FAULTS_MAX as usize],
-    count: u8,
-}
-
-impl Witnesses {
-    pub(super) fn new(list: &[NodeId]) -> Self {
-        let mut nodes = [NodeId(0); FAULTS_MAX as usize];
-        nodes[..list.len()].copy_from_slice(list);
-        Self { nodes, count: u8::try_from(list.len()).expect("at most f") }
-    }
-
-    pub(super) fn count(&self) -> u8 {
-        self.count
-    }
-
-    pub(super) fn nodes(&self) -> &[NodeId] {
-        &self.nodes[..usize::from(self.count)]
-    }
-
-    pub(super) fn number_of(&self, node: NodeId) -> Option<u8> {
-        self.nodes().iter().position(|&n| n == node).and_then(|n| u8::try_from(n).ok())
-    }
 }
 
 impl Call {

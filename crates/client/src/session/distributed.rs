@@ -21,46 +21,16 @@ use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Turn, Up
 use kasha_witness::Path;
 
 use super::call::{Cancel, Stage};
-use super::calls::CallId;
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
 use super::options::{Again, Locking};
-use super::participant::{Answer, Participant};
+use super::participant::{Answer, AskedFor, Distributed, Participant};
 use super::target::Target;
 use super::{Completion, Session};
-use crate::limits::{self, ANSWERS_APART_MAX};
+use crate::limits;
 
 /// So often whoever has lost comes at once when its turn has come. More often it hardly loses; then it pauses.
 const TURNS_WITHOUT_PAUSE: u32 = 8;
-
-/// The updates of several shards that have not ended.
-pub(super) type Open = BTreeMap<CallId, Distributed>;
-
-/// One update, as its participants see it.
-#[derive(Debug)]
-pub(super) struct Distributed {
-    pub(super) participants: Vec<Participant>,
-    asked_for: AskedFor,
-    parts: usize,
-    has_operation_key: bool,
-    /// The participants take locks and prepare it.
-    pub(super) is_coordinated: bool,
-    /// It would go without locks, too: nothing in it can fail.
-    tries_locks: bool,
-    /// How often it met another one.
-    pub(super) conflicts: u32,
-    /// The receivers of the last attempt, without witnesses.
-    pub(super) asked: Vec<Target>,
-}
-
-/// The operation that became a transaction.
-#[derive(Clone, Copy, Debug)]
-enum AskedFor {
-    Transaction,
-    MultiPut,
-    MultiDelete,
-    MultiIncrement,
-}
 
 /// Calls `each` with the parts of a transaction that does what this update does. `None`: no transaction does.
 fn for_each_part<'a>(
@@ -392,115 +362,4 @@ impl Session {
     pub(super) fn met_others(&self, slot: usize) -> bool {
         self.distributed.get(&self.calls.id(slot)).is_some_and(|open| open.conflicts > 0)
     }
-}
-
-impl Distributed {
-    /// Whether each participant has answered under this id.
-    pub(super) fn have_all_spoken(&self) -> bool {
-        self.participants.iter().all(|participant| participant.has_spoken)
-    }
-
-    /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
-    /// counts all parts in the body's order.
-    fn failure(&self, shard: ShardId, result: &[u8]) -> Option<Vec<u8>> {
-        let counted =
-            self.participants.iter().filter(|participant| self.has_operation_key || participant.shard == shard);
-        let places: Vec<_> = counted.flat_map(|participant| participant.places.iter().copied()).collect();
-        failure(self.asked_for, &places, result)
-    }
-
-    /// If a participant does not agree, what others have prepared does not happen.
-    pub(super) fn forget_what_does_not_happen(&mut self) {
-        let is_against = |participant: &Participant| match participant.answer {
-            Answer::RefusedElsewhere | Answer::Repeated(..) => true,
-            Answer::None | Answer::Speculative(_) | Answer::Prepared(..) | Answer::Done(_) => false,
-        };
-        if !self.participants.iter().any(is_against) {
-            return;
-        }
-        for participant in &mut self.participants {
-            if let Answer::Speculative(_) | Answer::Prepared(..) = participant.answer {
-                participant.answer = Answer::None;
-            }
-        }
-    }
-
-    /// What is prepared may be lost with the power of all machines of the participant (section 5): after a while it has to say that
-    /// again. False: none is old.
-    fn forget_what_is_old(&mut self, now: Tick) -> bool {
-        let mut any = false;
-        for participant in &mut self.participants {
-            if let Answer::Prepared(_, _, asked) = participant.answer
-                && now.since(asked) > ANSWERS_APART_MAX
-            {
-                (participant.answer, any) = (Answer::None, true);
-            }
-        }
-        any
-    }
-
-    pub(super) fn forget_answers(&mut self) {
-        for participant in &mut self.participants {
-            (participant.answer, participant.asked, participant.has_spoken) = (Answer::None, None, false);
-        }
-    }
-
-    /// What one shard with all the keys would have answered.
-    fn merge(&self) -> Option<Vec<u8>> {
-        let mut results: Vec<Option<(u8, &[u8])>> = vec![None; self.parts];
-        for participant in &self.participants {
-            let (Answer::Done(answer) | Answer::Repeated(_, answer) | Answer::Prepared(answer, ..)) =
-                &participant.answer
-            else {
-                return None;
-            };
-            let mut rest = answer.get(5..)?;
-            for &place in &participant.places {
-                let (head, behind) = rest.split_first_chunk::<5>()?;
-                let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
-                let (result, behind) = behind.split_at_checked(len as usize)?;
-                results[place] = Some((head[0], result));
-                rest = behind;
-            }
-        }
-        let mut merged = vec![OutcomeCode::Done as u8];
-        merged.extend_from_slice(&u32::try_from(self.parts).ok()?.to_le_bytes());
-        for part in results {
-            let (code, result) = part?;
-            match self.asked_for {
-                AskedFor::Transaction => {
-                    merged.push(code);
-                    merged.extend_from_slice(&u32::try_from(result.len()).ok()?.to_le_bytes());
-                    merged.extend_from_slice(result);
-                }
-                AskedFor::MultiPut | AskedFor::MultiIncrement => merged.extend_from_slice(result.get(1..)?),
-                AskedFor::MultiDelete => {
-                    merged.push(u8::from(result.first() == Some(&(OutcomeCode::Done as u8))));
-                }
-            }
-        }
-        Some(merged)
-    }
-}
-
-/// The part of the update that failed, and how: of one participant's answer. `places`: of the parts that the answer counts.
-fn failure(asked_for: AskedFor, places: &[usize], result: &[u8]) -> Option<Vec<u8>> {
-    let (head, rest) = result.split_first_chunk::<6>()?;
-    let own = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
-    let place = u32::try_from(*places.get(own as usize)?).ok()?.to_le_bytes();
-    let mut failed = Vec::new();
-    match asked_for {
-        AskedFor::Transaction => {
-            failed.push(head[0]);
-            failed.extend_from_slice(&place);
-            failed.push(head[5]);
-            failed.extend_from_slice(rest);
-        }
-        // As the operation itself would say it: what went wrong, and with which key.
-        AskedFor::MultiPut | AskedFor::MultiDelete | AskedFor::MultiIncrement => {
-            failed.push(*rest.first()?);
-            failed.extend_from_slice(&place);
-        }
-    }
-    Some(failed)
 }

@@ -6,9 +6,9 @@ use kasha_types::{ListVersion, ShardId, Slot, TableId, slot_of};
 use kasha_wire::ShardPhase;
 
 use super::Session;
-use super::call::{Cancel, Keys, Kind, Slots, UpdateCall, Witnesses};
+use super::call::{Cancel, Keys, Kind, Slots, UpdateCall};
 use super::completion::WaitsFor;
-use super::target::{NoTarget, Target};
+use super::target::{NoTarget, Target, Witnesses};
 use crate::limits;
 
 /// The slots of some keys, and the number of keys.

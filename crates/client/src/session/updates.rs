@@ -12,14 +12,14 @@ use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
 use kasha_witness::Attempt;
 
-use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall, Witnesses};
+use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
 use super::calls::CallId;
 use super::check::check_options;
 use super::frames::send;
 use super::identities::NoNumber;
 use super::options::{Again, CallOptions};
 use super::route::slots_of;
-use super::target::{NoTarget, Target};
+use super::target::{NoTarget, Target, Witnesses};
 use super::wrong::mix_acceptances;
 use super::{Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown};
 
