@@ -15,6 +15,7 @@
 //! is told. `end_turn` runs the timers, then the session's own tasks (`cluster`, `identities`), then queued calls.
 
 mod advice;
+mod attempt;
 mod call;
 mod calls;
 mod check;
@@ -89,7 +90,6 @@ pub struct Session {
     completed: VecDeque<(CallId, Completion)>,
     kept: Kept,
     snapshots: Snapshots,
-    distributed: participant::Open,
     contention: contention::Contention,
     silence: Silence,
     spare: Vec<Vec<u8>>,
@@ -127,7 +127,6 @@ impl Session {
             table_client: None,
             completed: VecDeque::new(),
             snapshots: Snapshots::default(),
-            distributed: participant::Open::new(),
             contention: contention::Contention::default(),
             silence: Silence::default(),
             kept: Kept::default(),

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use kasha_types::{ClusterTime, CoreId, Epoch, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read, Turn};
-use kasha_witness::Attempt;
 
 use super::calls::CallId;
 use super::completion::{WhyFailed, WhyNot};
 use super::options::Again;
-use super::target::Target;
+use super::participant::Participants;
 use crate::limits::ANSWERS_APART_MAX;
 
 /// A moment that never comes: no timer is set.
@@ -20,6 +19,7 @@ pub(super) const NEVER: Tick = Tick(u64::MAX);
 pub(super) struct Call {
     pub(super) kind: Kind,
     pub(super) stage: Stage,
+    pub(super) participants: Participants,
     pub(super) caller: Caller,
     /// When the call's stage goes on by itself.
     pub(super) resume: Tick,
@@ -169,15 +169,7 @@ pub(super) enum Stage {
     /// Its reads of several shards, which are calls of their own.
     Gathering,
     /// The answers to an attempt.
-    InFlight(InFlight),
-}
-
-/// One attempt that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InFlight {
-    pub(super) target: Target,
-    pub(super) attempt: Attempt,
-    pub(super) sync_sent: bool,
+    InFlight,
 }
 
 impl Call {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use kasha_types::{ClusterTime, ShardId, Tick};
 
 use super::call::{Call, Caller, Kind, NEVER, Stage};
+use super::participant::Participants;
 use crate::limits;
 
 /// Names one call of one session. An id is never used for another call.
@@ -71,6 +72,7 @@ impl Calls {
         self.slab[slot as usize].call = Some(Call {
             kind,
             stage: Stage::Queued,
+            participants: Participants::One(None),
             caller: Caller::Waits { deadline },
             resume: NEVER,
             attempts: 0,

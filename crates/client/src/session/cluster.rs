@@ -198,10 +198,7 @@ impl Session {
     /// The call waits until the coordinator has sent its configuration.
     pub(super) fn ask_coordinator(&mut self, slot: usize, now: Tick) {
         (self.cluster.wanted, self.cluster.wanted_from_coordinator) = (true, true);
-        let call = &mut self.calls[slot];
-        call.stage = Stage::ForCoordinator;
-        call.resume = now.after(limits::ASK_COORDINATOR_INTERVAL);
-        self.timers.arm(&mut self.calls, slot);
+        self.wait(slot, Stage::ForCoordinator, now.after(limits::ASK_COORDINATOR_INTERVAL));
     }
 
     pub(super) fn on_configuration(
@@ -229,12 +226,12 @@ impl Session {
             let Some(call) = self.calls.get(slot) else { continue };
             match call.stage {
                 Stage::Backoff { for_configuration: true } if is_newer => self.start(slot, now, out),
-                Stage::InFlight(in_flight) if is_newer => {
+                Stage::InFlight if is_newer => {
                     let is_same = |target: &Target| {
                         let shard = self.configuration().and_then(|have| have.shard(target.shard));
                         shard.is_some_and(|now| now.epoch == target.epoch && now.primary == target.primary.node)
                     };
-                    if !is_same(&in_flight.target) || !self.asked(slot).iter().all(is_same) {
+                    if !call.participants.targets().all(is_same) {
                         self.start(slot, now, out);
                     } else if self.calls[slot].silent > 0 || self.calls[slot].is_doubted {
                         // The news were about other shards, and they answered the question that this call had asked.
@@ -242,7 +239,7 @@ impl Session {
                     }
                 }
                 Stage::ForCoordinator => self.decide(slot, from_coordinator, now, out),
-                Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::InFlight(_) => {}
+                Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::InFlight => {}
             }
         }
         Known::Yes

@@ -8,7 +8,6 @@ use kasha_wire::{DecodeError, Kind as FrameKind, Message};
 
 use super::call::Stage;
 use super::frames::Known;
-use super::target::Target;
 use super::{CoreAnswer, Session};
 
 impl Session {
@@ -62,11 +61,10 @@ impl Session {
                 self.cluster.want_configuration();
                 self.silence.note_unreachable(core);
                 for slot in self.calls.slots() {
-                    let Some(Stage::InFlight(in_flight)) = self.calls.get(slot).map(|call| call.stage) else {
+                    let Some(call) = self.calls.get(slot).filter(|call| call.stage == Stage::InFlight) else {
                         continue;
                     };
-                    let is_asked = |target: &Target| target.primary == core;
-                    if is_asked(&in_flight.target) || self.asked(slot).iter().any(is_asked) {
+                    if call.participants.targets().any(|target| target.primary == core) {
                         self.pause(slot, true, now);
                     } else {
                         self.on_witness_gone(slot, core, now, out);

@@ -20,12 +20,12 @@ use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer
 use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Turn, Update};
 use kasha_witness::Path;
 
+use super::attempt::Attempt;
 use super::call::{Cancel, Stage};
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
 use super::options::{Again, Locking};
-use super::participant::{Answer, AskedFor, Distributed, Participant};
-use super::target::Target;
+use super::participant::{Answer, AskedFor, Distributed, Participant, Participants};
 use super::{Completion, Session};
 use crate::limits;
 
@@ -66,7 +66,6 @@ fn for_each_part<'a>(
 impl Session {
     /// Makes a transaction over several shards of an update that has not been sent. `Err`: it cannot be one.
     pub(super) fn distribute(&mut self, slot: usize) -> Result<(), WhyNot> {
-        let id = self.calls.id(slot);
         let configuration = self.cluster.configuration.as_ref().expect("the keys are known to be of several shards");
         let call = &self.calls[slot];
         let body = Body::decode(&call.bytes).expect("encoded here");
@@ -111,62 +110,39 @@ impl Session {
             shard,
             places,
             answer: Answer::None,
-            asked: None,
+            attempt: None,
             has_spoken: false,
         };
         let participants = by_shard.into_iter().map(participant).collect();
         let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
-        let is_coordinated = takes_locks || needs_locks;
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
-        let asked = Vec::new();
-        let open = Distributed {
-            participants,
-            asked_for,
-            parts,
-            has_operation_key,
-            is_coordinated,
-            tries_locks,
-            conflicts: 0,
-            asked,
-        };
-        self.distributed.insert(id, open);
+        let open =
+            Distributed { participants, asked_for, parts, has_operation_key, tries_locks, conflicts: 0, round: 0 };
+        self.calls[slot].participants = Participants::Several(Box::new(open));
         Ok(())
     }
 
-    /// The receivers of the attempt that is under way, if it is one to several shards.
-    pub(super) fn asked(&self, slot: usize) -> &[Target] {
-        if self.distributed.is_empty() {
-            return &[]; // nearly always
-        }
-        self.distributed.get(&self.calls.id(slot)).map_or(&[], |open| &open.asked)
-    }
-
-    pub(super) fn is_distributed(&self, slot: usize) -> bool {
-        !self.distributed.is_empty() && self.distributed.contains_key(&self.calls.id(slot))
-    }
-
     pub(super) fn place_of_distributed(&self, slot: usize) -> (Place, Vec<ShardId>) {
-        let participants = &self.distributed[&self.calls.id(slot)].participants;
-        let shards: Vec<_> = participants.iter().map(|participant| participant.shard).collect();
+        let open = self.calls[slot].participants.several().expect("the caller looked");
+        let shards: Vec<_> = open.participants.iter().map(|participant| participant.shard).collect();
         (Place::several(shards.iter().copied()), shards)
     }
 
     /// A participant answers, for good.
     pub(super) fn on_participant(&mut self, slot: usize, answer: &AnswerView<'_>, now: Tick) {
-        let (id, shard, result) = (self.calls.id(slot), answer.shard, answer.result);
-        let Some(open) = self.distributed.get_mut(&id) else { return };
-        let Some(participant) = open.participants.iter_mut().find(|participant| participant.shard == shard) else {
-            return;
-        };
+        let (shard, result) = (answer.shard, answer.result);
+        let Some(open) = self.calls[slot].participants.several_mut() else { return };
+        let Some(participant) = open.of(shard) else { return };
         participant.has_spoken = true;
         match result.first().copied().and_then(OutcomeCode::from_number) {
             Some(OutcomeCode::Done) => participant.answer = Answer::Done(result.to_vec()),
             Some(OutcomeCode::Prepared) => {
                 // Of an older attempt it is not known how old it is: it may have been on the way for long.
-                let Some(sent) = participant.sent_as(answer.attempt) else { return };
+                let is_last = |attempt: &Attempt| attempt.number == answer.attempt;
+                let Some(Attempt { sent, .. }) = participant.attempt.filter(is_last) else { return };
                 match &mut participant.answer {
-                    Answer::Prepared(known, _, asked) if known == result => *asked = sent,
+                    Answer::Prepared(known, _, before) if known == result => *before = sent,
                     // What it said before, it has lost with its power.
                     Answer::None | Answer::Speculative(_) | Answer::Prepared(..) => {
                         participant.answer = Answer::Prepared(result.to_vec(), Path::Synced, sent);
@@ -207,8 +183,7 @@ impl Session {
     }
 
     pub(super) fn end_if_all_say_so(&mut self, slot: usize, now: Tick) {
-        let id = self.calls.id(slot);
-        let open = self.distributed.get_mut(&id).expect("a participant answered");
+        let open = self.calls[slot].participants.several_mut().expect("a participant answered");
         let has_said = |participant: &Participant| match participant.answer {
             Answer::None | Answer::Speculative(_) => false,
             // The master of a two-phase commit waits for the executions.
@@ -221,7 +196,6 @@ impl Session {
         if open.forget_what_is_old(now) {
             return self.send_soon(slot, now);
         }
-        let open = &self.distributed[&id];
         let mut runs = open.participants.iter().map(|participant| match participant.answer {
             Answer::Repeated(run, _) => Some(run),
             _ => None,
@@ -229,7 +203,8 @@ impl Session {
         let first = runs.next().expect("some participant");
         if runs.all(|run| run == first) {
             // If one is refused elsewhere, nobody has said why.
-            self.end_distributed(slot, open.merge());
+            let merged = open.merge();
+            self.end_distributed(slot, merged);
         } else {
             // The time of the operation key is over for some of them, and in a moment for all (R5.2). It may have run again.
             self.on_conflict(slot, now);
@@ -239,7 +214,7 @@ impl Session {
     /// `None`: a participant answered what none answers. The update's outcome is not known then.
     fn end_distributed(&mut self, slot: usize, result: Option<Vec<u8>>) {
         let attempts = self.calls[slot].attempts;
-        let open = &self.distributed[&self.calls.id(slot)];
+        let open = self.calls[slot].participants.several().expect("a participant answered");
         let is_fast = |participant: &Participant| matches!(participant.answer, Answer::Prepared(_, Path::Fast, _));
         let path = if open.participants.iter().all(is_fast) { Path::Fast } else { Path::Synced };
         match path {
@@ -278,10 +253,9 @@ impl Session {
             self.give_up_turn(slot, now);
             return self.end(slot, Completion::NotExecuted(why));
         }
-        let id = self.calls.id(slot);
-        let open = self.distributed.get_mut(&id).expect("a participant answered");
+        let has_lost_before = self.calls[slot].has_turn();
+        let open = self.calls[slot].participants.several_mut().expect("a participant answered");
         let leaves_locks = std::mem::take(&mut open.tries_locks);
-        let has_lost_before = self.calls[slot].update().turn.is_some();
         open.conflicts += u32::from(!leaves_locks);
         open.forget_answers();
         let conflicts = open.conflicts;
@@ -329,9 +303,11 @@ impl Session {
         Turn { since: self.cluster.time_taken(now), number: u16::try_from(number).expect("few numbers"), returns: true }
     }
 
-    /// How long at least an attempt may be silent that has lost before: it may wait for its turn.
-    pub(super) fn patience_for_turn(&mut self, slot: usize) -> Duration {
-        if self.calls[slot].update().turn.is_some() { limits::TURN_PATIENCE } else { Duration::ZERO }
+    /// How long at least an attempt at several may be silent that has lost before: it may wait for its turn.
+    pub(super) fn patience_for_turn(&self, slot: usize) -> Duration {
+        let call = &self.calls[slot];
+        let may_wait = call.has_turn() && call.participants.several().is_some();
+        if may_wait { limits::TURN_PATIENCE } else { Duration::ZERO }
     }
 
     /// Nothing in it can fail, and somebody else has locks: it is sent without, at once.
@@ -339,17 +315,13 @@ impl Session {
         hit(Probe::LocksLeft);
         let keys = self.hashes_of(slot);
         self.contention.met_others(&keys);
-        let id = self.calls.id(slot);
-        self.distributed.get_mut(&id).expect("it has met others").is_coordinated = false;
         Body::set_coordination(&mut self.calls[slot].bytes, Coordination::AsPartsNeed);
         self.send_soon(slot, now);
     }
 
     /// The next attempt begins without a pause.
     fn send_soon(&mut self, slot: usize, now: Tick) {
-        let call = &mut self.calls[slot];
-        (call.stage, call.resume) = (Stage::Backoff { for_configuration: false }, now);
-        self.timers.arm(&mut self.calls, slot);
+        self.wait(slot, Stage::Backoff { for_configuration: false }, now);
     }
 
     fn hashes_of(&self, slot: usize) -> Vec<KeyHash> {
@@ -360,6 +332,6 @@ impl Session {
 
     /// Why an update that is under no id did not happen, if it was under one.
     pub(super) fn met_others(&self, slot: usize) -> bool {
-        self.distributed.get(&self.calls.id(slot)).is_some_and(|open| open.conflicts > 0)
+        self.calls[slot].participants.several().is_some_and(|open| open.conflicts > 0)
     }
 }

@@ -241,7 +241,7 @@ impl Session {
         identity.oldest().is_some_and(|(slot, _)| {
             let call = &self.calls[slot];
             let is_overtaken = identity.waiting_for_oldest() > 0 && now.since(call.sent_at) >= long;
-            call.attempts > 1 || (call.is_doubted && is_overtaken) || !matches!(call.stage, Stage::InFlight(_))
+            call.attempts > 1 || (call.is_doubted && is_overtaken) || call.stage != Stage::InFlight
         })
     }
 

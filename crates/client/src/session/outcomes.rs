@@ -84,7 +84,6 @@ impl Session {
         } else {
             let id = self.calls.id(slot);
             self.drop_snapshot(id);
-            self.distributed.remove(&id);
             self.calls.remove(slot);
         }
     }
@@ -98,13 +97,12 @@ impl Session {
             && let Some(rpc) = update.rpc
         {
             // A no of one participant says nothing of whether the others answer.
-            let is_trial_void = self.distributed.get(&id).is_some_and(|open| !open.have_all_spoken());
+            let is_trial_void = call.participants.several().is_some_and(|open| !open.have_all_spoken());
             self.identities.finish(rpc, is_trial_void);
         }
         let part_of = part_of(call.kind);
         self.calls.remove(slot);
         self.drop_snapshot(id);
-        self.distributed.remove(&id);
         if let Some(whole) = part_of {
             return self.snapshots.note_end(whole, id, completion);
         }

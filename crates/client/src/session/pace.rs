@@ -13,9 +13,11 @@ use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, Tick};
-use kasha_witness::Attempt;
+use kasha_witness::Attempt as Told;
 
-use super::call::{Call, Cancel, InFlight, Kind, NEVER, Stage};
+use super::attempt::Attempt;
+use super::call::{Call, Cancel, Kind, NEVER, Stage};
+use super::participant::{Answer, Participants};
 use super::target::Target;
 use super::{Completion, Session, WhyNot, WhyUnknown};
 use crate::limits;
@@ -27,14 +29,19 @@ impl Session {
         let refused = self.calls[slot].refused;
         let longest = limits::BACKOFF.saturating_mul(1 << refused.min(16)).min(limits::BACKOFF_MAX);
         let pause = self.jittered_below(longest);
-        let call = &mut self.calls[slot];
-        call.refused += 1;
-        call.stage = Stage::Backoff { for_configuration };
-        call.resume = now.after(pause);
-        self.timers.arm(&mut self.calls, slot);
+        self.calls[slot].refused += 1;
+        self.wait(slot, Stage::Backoff { for_configuration }, now.after(pause));
         if for_configuration {
             self.cluster.want_configuration();
         }
+    }
+
+    /// The call waits for something else than answers, and goes on by itself at `resume`.
+    pub(super) fn wait(&mut self, slot: usize, stage: Stage, resume: Tick) {
+        let call = &mut self.calls[slot];
+        (call.stage, call.resume) = (stage, resume);
+        call.participants.leave();
+        self.timers.arm(&mut self.calls, slot);
     }
 
     /// A random time between half of `longest` and `longest`.
@@ -75,7 +82,7 @@ impl Session {
             if self.calls[slot].resume <= now {
                 self.calls[slot].resume = NEVER;
                 match self.calls[slot].stage {
-                    Stage::InFlight(in_flight) => self.on_silence(slot, in_flight, now, out),
+                    Stage::InFlight => self.on_silence(slot, now, out),
                     Stage::Backoff { .. } | Stage::ForCoordinator => self.start(slot, now, out),
                     Stage::Queued | Stage::Gathering => {}
                 }
@@ -126,20 +133,20 @@ impl Session {
     }
 
     /// The attempt got no answer for a while, or not enough acceptances.
-    fn on_silence(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
-        let (primaries, witnesses) = self.silent_cores(slot, &in_flight);
-        let Call { silent, sent_at, .. } = self.calls[slot];
+    fn on_silence(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+        let (primaries, witnesses) = self.silent_cores(slot);
+        let Call { silent, sent_at, ref participants, .. } = self.calls[slot];
+        let one = participants.one().copied();
         // Whether to send again is decided by primaries; if all have answered, witnesses decide when the sync is asked for.
-        let usual = if primaries.is_empty() && self.is_distributed(slot) {
-            witnesses.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
-        } else if primaries.is_empty() {
+        let usual = if let Some(Attempt { target, .. }) = one.filter(|_| primaries.is_empty()) {
             // A sync costs little, and is never wrong. So what the witness owes as a primary of others, or has taken there, is no
             // reason to wait longer than its primary takes.
-            let most = self.options.attempt_timeout.max(self.silence.usual(in_flight.target.primary, 0));
+            let most = self.options.attempt_timeout.max(self.silence.usual(target.primary, 0));
             let usual = witnesses.iter().map(|&core| self.silence.measured(core)).max();
             usual.unwrap_or_default().min(most)
         } else {
-            primaries.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
+            let deciding = if primaries.is_empty() { &witnesses } else { &primaries };
+            deciding.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
         };
         let due = sent_at.after(usual);
         if due > now && !planted::is_on(Bug::PauseFixed) {
@@ -149,8 +156,8 @@ impl Session {
         if primaries.is_empty() {
             witnesses.iter().for_each(|&core| self.silence.note_absent(core));
         }
-        if in_flight.attempt.is_answered() && !in_flight.sync_sent {
-            self.send_sync(slot, in_flight, now, out);
+        if one.is_some_and(|attempt| attempt.told.is_answered() && !attempt.sync_sent) {
+            self.send_sync(slot, now, out);
             return;
         }
         if !self.calls[slot].has_turn() {
@@ -176,25 +183,44 @@ impl Session {
 
     /// The cores that have said nothing to the attempt and could complete it: primaries, and witnesses. If a primary is silent,
     /// too, silence says nothing of witnesses: the reason may be here.
-    fn silent_cores(&self, slot: usize, in_flight: &InFlight) -> (Vec<CoreId>, Vec<CoreId>) {
-        if self.is_distributed(slot) {
-            return self.silent_at_participants(slot);
+    fn silent_cores(&self, slot: usize) -> (Vec<CoreId>, Vec<CoreId>) {
+        let (mut primaries, mut witnesses) = (Vec::new(), Vec::new());
+        match &self.calls[slot].participants {
+            Participants::One(None) => {}
+            Participants::One(Some(Attempt { target, told, sync_sent, .. })) => {
+                if *sync_sent || !told.is_answered() {
+                    primaries.push(target.primary);
+                }
+                if !sync_sent {
+                    witnesses = self.silent_witnesses(target, told);
+                }
+            }
+            Participants::Several(open) => {
+                for participant in &open.participants {
+                    let Some(Attempt { target, told, .. }) = &participant.attempt else { continue };
+                    match participant.answer {
+                        Answer::None => primaries.push(target.primary),
+                        Answer::Speculative(_) => {}
+                        Answer::RefusedElsewhere | Answer::Prepared(..) | Answer::Done(_) | Answer::Repeated(..) => {
+                            continue;
+                        }
+                    }
+                    witnesses.extend(self.silent_witnesses(target, told));
+                }
+            }
         }
-        let InFlight { target, attempt, sync_sent } = in_flight;
-        let waits_for_primary = *sync_sent || !attempt.is_answered();
-        let witnesses = if *sync_sent { Vec::new() } else { self.silent_witnesses(target, attempt) };
-        (waits_for_primary.then_some(target.primary).into_iter().collect(), witnesses)
+        (primaries, witnesses)
     }
 
-    pub(super) fn silent_witnesses(&self, target: &Target, attempt: &Attempt) -> Vec<CoreId> {
+    fn silent_witnesses(&self, target: &Target, told: &Told) -> Vec<CoreId> {
         let Some(configuration) = &self.cluster.configuration else { return Vec::new() };
         let nodes = target.witnesses.nodes().iter().zip(0..);
-        let silent = nodes.filter(|&(_, number)| !attempt.has_spoken(number));
+        let silent = nodes.filter(|&(_, number)| !told.has_spoken(number));
         silent.filter_map(|(&node, _)| configuration.core_of(node, target.shard)).collect()
     }
 
     /// Witnesses that are known not to answer are not waited for. Returns how many they are.
-    pub(super) fn reject_for_absent(&self, target: &Target, attempt: &mut Attempt) -> u64 {
+    pub(super) fn reject_for_absent(&self, target: &Target, told: &mut Told) -> u64 {
         if !self.silence.is_any_absent() || planted::is_on(Bug::AbsentAwaited) {
             return 0; // nearly always
         }
@@ -203,7 +229,7 @@ impl Session {
         for (&node, number) in target.witnesses.nodes().iter().zip(0..) {
             if configuration.core_of(node, target.shard).is_some_and(|core| self.silence.is_absent(core)) {
                 hit(Probe::AbsentWitness);
-                attempt.on_recorded(target.list, number, false);
+                told.on_recorded(target.list, number, false);
                 absent += 1;
             }
         }
@@ -214,8 +240,8 @@ impl Session {
     /// answer may be to either (Karn's rule). And what waited for its turn says nothing of the core.
     pub(super) fn note_answer_time(&mut self, slot: usize, core: CoreId, to_sync: bool, now: Tick) {
         let call = &self.calls[slot];
-        if let Stage::InFlight(in_flight) = call.stage
-            && in_flight.sync_sent == to_sync
+        if call.stage == Stage::InFlight
+            && call.participants.one().is_some_and(|attempt| attempt.sync_sent) == to_sync
             && call.attempts == 1
             && !call.has_turn()
         {

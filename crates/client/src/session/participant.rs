@@ -1,17 +1,21 @@
-//! An update over several shards: its participants, what each has said, and what all of that comes to.
-
-use std::collections::BTreeMap;
+//! The participants of a call. Of an update over several shards: what each has said, and what all of that comes to.
 
 use kasha_types::{ShardId, Tick};
 use kasha_wire::OutcomeCode;
-use kasha_witness::{Attempt, Path};
+use kasha_witness::{Path, Verdict};
 
-use super::calls::CallId;
+use super::attempt::Attempt;
 use super::target::Target;
 use crate::limits::ANSWERS_APART_MAX;
 
-/// The updates of several shards that have not ended.
-pub(super) type Open = BTreeMap<CallId, Distributed>;
+/// Those that a call on keys is sent to. One is the usual number.
+#[derive(Debug)]
+pub(super) enum Participants {
+    /// The shard that has all keys, and the attempt that is under way.
+    One(Option<Attempt>),
+    /// The shards of an update's keys, each with what it has said so far.
+    Several(Box<Distributed>),
+}
 
 /// One update, as its participants see it.
 #[derive(Debug)]
@@ -20,14 +24,12 @@ pub(super) struct Distributed {
     pub(super) asked_for: AskedFor,
     pub(super) parts: usize,
     pub(super) has_operation_key: bool,
-    /// The participants take locks and prepare it.
-    pub(super) is_coordinated: bool,
     /// It would go without locks, too: nothing in it can fail.
     pub(super) tries_locks: bool,
     /// How often it met another one.
     pub(super) conflicts: u32,
-    /// The receivers of the last attempt, without witnesses.
-    pub(super) asked: Vec<Target>,
+    /// The number under which the last attempts at all silent participants were sent. What was sent later was sent to one of them.
+    pub(super) round: u32,
 }
 
 /// The operation that became a transaction.
@@ -47,26 +49,9 @@ pub(super) struct Participant {
     pub(super) places: Vec<usize>,
     pub(super) answer: Answer,
     /// The last attempt at this participant.
-    pub(super) asked: Option<Asked>,
+    pub(super) attempt: Option<Attempt>,
     /// It has said something under this id, whatever it was.
     pub(super) has_spoken: bool,
-}
-
-/// One attempt at one participant, and what came of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    pub(super) target: Target,
-    pub(super) number: u32,
-    pub(super) attempt: Attempt,
-    /// When it was sent.
-    pub(super) sent: Tick,
-}
-
-impl Participant {
-    /// When the last attempt was sent, if it has this number.
-    pub(super) fn sent_as(&self, number: u32) -> Option<Tick> {
-        self.asked.filter(|asked| asked.number == number).map(|asked| asked.sent)
-    }
 }
 
 #[derive(Debug)]
@@ -86,10 +71,94 @@ pub(super) enum Answer {
     Repeated([u8; 16], Vec<u8>),
 }
 
+impl Participants {
+    pub(super) fn several(&self) -> Option<&Distributed> {
+        match self {
+            Self::One(_) => None,
+            Self::Several(open) => Some(open),
+        }
+    }
+
+    pub(super) fn several_mut(&mut self) -> Option<&mut Distributed> {
+        match self {
+            Self::One(_) => None,
+            Self::Several(open) => Some(open),
+        }
+    }
+
+    /// The attempt at the only participant, if it is under way.
+    pub(super) fn one(&self) -> Option<&Attempt> {
+        match self {
+            Self::One(attempt) => attempt.as_ref(),
+            Self::Several(_) => None,
+        }
+    }
+
+    /// The last attempts at all participants.
+    pub(super) fn attempts(&mut self) -> impl Iterator<Item = &mut Attempt> {
+        let (one, several) = match self {
+            Self::One(attempt) => (attempt.as_mut(), [].as_mut_slice()),
+            Self::Several(open) => (None, open.participants.as_mut_slice()),
+        };
+        one.into_iter().chain(several.iter_mut().filter_map(|participant| participant.attempt.as_mut()))
+    }
+
+    /// The last attempt at this participant, if it has this number.
+    pub(super) fn attempt(&mut self, shard: ShardId, number: u32) -> Option<&mut Attempt> {
+        self.attempts().find(|attempt| attempt.target.shard == shard && attempt.number == number)
+    }
+
+    /// The receivers of the attempts that are under way.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        let (one, round, several) = match self {
+            Self::One(attempt) => (attempt.as_ref(), 0, [].as_slice()),
+            Self::Several(open) => (None, open.round, open.participants.as_slice()),
+        };
+        let several = several.iter().filter_map(|participant| participant.attempt.as_ref());
+        one.into_iter().chain(several).filter(move |attempt| attempt.number >= round).map(|attempt| &attempt.target)
+    }
+
+    /// What is to be done about this participant's attempt. `None`: it has said nothing, or has answered for good.
+    pub(super) fn verdict(&self, shard: ShardId) -> Option<Verdict> {
+        let attempt = match self {
+            Self::One(attempt) => attempt.as_ref(),
+            Self::Several(open) => {
+                let is_speculative =
+                    |of: &&Participant| of.shard == shard && matches!(of.answer, Answer::Speculative(_));
+                open.participants.iter().find(is_speculative)?.attempt.as_ref()
+            }
+        };
+        attempt.map(|attempt| attempt.told.verdict())
+    }
+
+    /// The call waits for something else than answers. What the attempt at one participant collected is dropped (R2.1). Several are asked
+    /// again one by one, and what the others say counts.
+    pub(super) fn leave(&mut self) {
+        if let Self::One(attempt) = self {
+            *attempt = None;
+        }
+    }
+}
+
 impl Distributed {
+    /// The participant with this shard.
+    pub(super) fn of(&mut self, shard: ShardId) -> Option<&mut Participant> {
+        self.participants.iter_mut().find(|participant| participant.shard == shard)
+    }
+
     /// Whether each participant has answered under this id.
     pub(super) fn have_all_spoken(&self) -> bool {
         self.participants.iter().all(|participant| participant.has_spoken)
+    }
+
+    /// What this participant has said before it was durable counts now.
+    pub(super) fn note_prepared(&mut self, shard: ShardId, path: Path) {
+        if let Some(Participant { answer, attempt: Some(attempt), .. }) = self.of(shard)
+            && let Answer::Speculative(result) = answer
+        {
+            *answer = Answer::Prepared(std::mem::take(result), path, attempt.sent);
+        }
+        self.forget_what_does_not_happen();
     }
 
     /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
@@ -133,7 +202,7 @@ impl Distributed {
 
     pub(super) fn forget_answers(&mut self) {
         for participant in &mut self.participants {
-            (participant.answer, participant.asked, participant.has_spoken) = (Answer::None, None, false);
+            (participant.answer, participant.attempt, participant.has_spoken) = (Answer::None, None, false);
         }
     }
 

@@ -1,27 +1,33 @@
-//! Attempts at the participants of a transaction over several shards, and when what a participant says counts.
+//! Attempts at the participants of an update, and when what a participant says counts (DESIGN section 2, CURP 3.2.1).
 //!
-//! A transaction that takes locks is committed when every participant has *prepared* it (R8.8). The session records it at the
-//! witnesses of each participant, too. What a participant says before the proposal is durable there counts when all witnesses of
-//! that participant have accepted the same attempt (R2.1; section 8, one round trip).
+//! One participant is the usual number. Its answer is the update's result. When the answer is not durable, it counts once all
+//! witnesses have accepted the same attempt (**R2.1**), or, if they do not, once the primary has synced it.
+//!
+//! A transaction over several shards that takes locks is committed when every participant has *prepared* it (R8.8). The session
+//! records it at the witnesses of each participant, too, and the same rule says when each word of *prepared* counts (section 8,
+//! one round trip). A participant whose witnesses do not all accept is asked again instead of for a sync.
 
-use kasha_machine::{Effects, Endpoint};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{CoreId, ListVersion, ShardId, Tick};
-use kasha_wire::{AnswerView, Envelope, Kind as FrameKind, OutcomeCode, Recorded, RecordedVerdict, RequestView};
-use kasha_witness::{Attempt, Verdict};
+use kasha_types::{CoreId, ShardId, Tick};
+use kasha_wire::hot::{decode_small, encode_small};
+use kasha_wire::{AnswerView, Body, DecodeError, Envelope, Kind as FrameKind, OutcomeCode};
+use kasha_wire::{Recorded, RecordedVerdict, RequestView, SyncRequest};
+use kasha_witness::Verdict;
 
 use super::Session;
-use super::call::{Cancel, InFlight, Stage};
-use super::frames::Known;
-use super::frames::send;
-use super::participant::{Answer, Asked, Participant};
-use super::target::Target;
+use super::attempt::Attempt;
+use super::call::{Cancel, Stage};
+use super::frames::{Known, send};
+use super::participant::{Answer, Participants};
+use super::target::{Target, Witnesses};
+use super::wrong::mix_acceptances;
 
 impl Session {
     /// What participants have said is about the id that they were asked under.
     pub(super) fn forget_answers(&mut self, slot: usize) {
-        if let Some(open) = self.distributed.get_mut(&self.calls.id(slot)) {
+        if let Some(open) = self.calls[slot].participants.several_mut() {
             open.forget_answers();
         }
     }
@@ -29,7 +35,7 @@ impl Session {
     /// The participants that have not answered, if they serve. One that has prepared is asked from the second attempt on: another
     /// one, which cannot be reached, may have refused the transaction, and then this one knows.
     pub(super) fn silent_participants(&self, slot: usize) -> Vec<Target> {
-        let open = &self.distributed[&self.calls.id(slot)];
+        let open = self.calls[slot].participants.several().expect("the caller looked");
         let is_first = self.calls[slot].attempts == 0;
         let silent = open.participants.iter().filter(|participant| match participant.answer {
             Answer::None | Answer::Speculative(_) => true,
@@ -39,36 +45,36 @@ impl Session {
         silent.filter_map(|participant| self.target_at(participant.shard).ok()).collect()
     }
 
-    /// One attempt: the same body to all of these, and to their witnesses. What earlier attempts were told, and was not durable, is
-    /// nothing any more (R2.1).
-    pub(super) fn send_to_participants(&mut self, slot: usize, targets: &[Target], now: Tick, out: &mut Effects) {
-        let first = targets[0];
-        let patience = self.patience_with(slot, &first).max(self.patience_for_turn(slot));
+    /// One attempt: the same body under a new envelope, to each of these primaries and to all their witnesses at once.
+    pub(super) fn send_update(&mut self, slot: usize, targets: &[Target], now: Tick, out: &mut Effects) {
+        let patience = self.patience_with(slot, &targets[0]).max(self.patience_for_turn(slot));
+        if self.calls[slot].is_sent() && planted::is_on(Bug::BodyRebuilt) {
+            self.rebuild_body(slot);
+        }
         let call = &mut self.calls[slot];
         self.stats.attempts += 1;
         self.stats.retries += u64::from(call.is_sent());
         call.attempts += 1;
         let update = *call.update();
-        let is_coordinated = self.distributed[&self.calls.id(slot)].is_coordinated;
+        let is_recorded = match &mut call.participants {
+            Participants::One(_) => true,
+            Participants::Several(open) => {
+                open.round = call.attempts;
+                !self.options.two_phase && Body::decode(&call.bytes).expect("encoded here").is_coordinated()
+            }
+        };
         for &target in targets {
-            let target = if is_coordinated && !self.options.two_phase {
-                self.with_witnesses(target, slot, &update)
-            } else {
-                target
-            };
-            self.send_to_participant(slot, target, now, out);
-        }
-        if let Some(open) = self.distributed.get_mut(&self.calls.id(slot)) {
-            open.asked = targets.to_vec();
+            let target = if is_recorded { self.with_witnesses(target, slot, &update) } else { target };
+            self.send_attempt(slot, target, now, out);
         }
         let call = &mut self.calls[slot];
-        let attempt = Attempt::new(first.epoch, ListVersion::NONE, 0);
-        call.stage = Stage::InFlight(InFlight { target: first, attempt, sync_sent: false });
+        call.stage = Stage::InFlight;
         call.note_sent(now, patience);
         self.timers.arm(&mut self.calls, slot);
     }
 
-    fn send_to_participant(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
+    /// What earlier attempts at this participant were told, and was not durable, is nothing any more (R2.1).
+    fn send_attempt(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
         let cluster_time = self.cluster.time_taken(now);
         let call = &mut self.calls[slot];
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
@@ -80,23 +86,84 @@ impl Session {
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);
         self.send_records(slot, &envelope, &witnesses, out);
-        let mut asked = Asked {
-            target,
-            number: envelope.attempt,
-            attempt: Attempt::new(epoch, list, witnesses.count()),
-            sent: now,
-        };
-        self.stats.rejected += self.reject_for_absent(&target, &mut asked.attempt);
-        let open = self.distributed.get_mut(&self.calls.id(slot)).expect("it is sent");
-        let participant = open.participants.iter_mut().find(|participant| participant.shard == shard);
-        let participant = participant.expect("one of its own");
-        if let Answer::Speculative(_) = participant.answer {
-            match planted::is_on(Bug::PartAttemptsMixed) {
-                true => asked.attempt.on_answer(epoch, false),
-                false => participant.answer = Answer::None,
+        let mut attempt = Attempt::new(target, envelope.attempt, now);
+        self.stats.rejected += self.reject_for_absent(&target, &mut attempt.told);
+        let call = &mut self.calls[slot];
+        let (last, keeps_answer) = match &mut call.participants {
+            Participants::One(last) => {
+                let is_answered = last.is_some_and(|before| before.told.is_answered());
+                let keeps_answer = planted::is_on(Bug::AttemptsMixed) && is_answered;
+                if !keeps_answer {
+                    call.result.clear();
+                }
+                (last, keeps_answer)
             }
+            Participants::Several(open) => {
+                let participant = open.of(shard).expect("one of its own");
+                let is_answered = matches!(participant.answer, Answer::Speculative(_));
+                let keeps_answer = planted::is_on(Bug::PartAttemptsMixed) && is_answered;
+                if is_answered && !keeps_answer {
+                    participant.answer = Answer::None;
+                }
+                (&mut participant.attempt, keeps_answer)
+            }
+        };
+        if keeps_answer {
+            attempt.told.on_answer(epoch, false);
         }
-        participant.asked = Some(asked);
+        if let Some(before) = last.filter(|_| planted::is_on(Bug::AcceptancesMixed)) {
+            mix_acceptances(&mut attempt.told, &before.told, &target);
+        }
+        *last = Some(attempt);
+    }
+
+    /// The same body to every witness.
+    #[inline]
+    fn send_records(&self, slot: usize, envelope: &Envelope, witnesses: &Witnesses, out: &mut Effects) {
+        if witnesses.count() == 0 {
+            return;
+        }
+        let mark = out.mark();
+        RequestView::encode(FrameKind::Record, envelope, &self.calls[slot].bytes, out.arena());
+        let head = out.span_from(mark);
+        let configuration = self.cluster.configuration.as_ref().expect("there is a target");
+        for &node in witnesses.nodes() {
+            let core = configuration.core_of(node, envelope.shard).expect("checked with the target");
+            out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
+        }
+    }
+
+    /// Asks the only participant to make its answer durable, since the witnesses do not.
+    pub(super) fn send_sync(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+        let patience = self.patience(self.calls[slot].silent);
+        let call = &mut self.calls[slot];
+        let rpc = call.update().rpc.expect("numbered before it was sent");
+        let Participants::One(Some(attempt)) = &mut call.participants else { unreachable!("several are asked again") };
+        attempt.sync_sent = true;
+        let (Target { shard, epoch, primary, .. }, number) = (attempt.target, attempt.number);
+        call.note_sent(now, patience);
+        self.stats.sync_requests += 1;
+        let mark = out.mark();
+        encode_small(FrameKind::Sync, &SyncRequest { shard, epoch, rpc, attempt: number }, out.arena());
+        send(Endpoint::Core(primary), mark, out);
+        self.timers.arm(&mut self.calls, slot);
+    }
+
+    /// One of several has answered, its answer is not durable, and its witnesses will not all accept: it answers the next attempt when it
+    /// has executed the transaction (0032).
+    fn send_again_to(&mut self, slot: usize, shard: ShardId, now: Tick, out: &mut Effects) {
+        if let Some(participant) = self.calls[slot].participants.several_mut().and_then(|open| open.of(shard)) {
+            participant.answer = Answer::None;
+        }
+        match self.target_at(shard) {
+            Ok(target) => {
+                self.calls[slot].attempts += 1;
+                self.stats.attempts += 1;
+                self.stats.retries += 1;
+                self.send_attempt(slot, target, now, out);
+            }
+            Err(_) => self.pause(slot, true, now),
+        }
     }
 
     /// Nobody waits for the call any more, and it will not come when its turn is: the participants hear that, so that others need not wait
@@ -105,7 +172,8 @@ impl Session {
         let cluster_time = self.cluster.time_taken(now);
         let Some(turn) = self.calls[slot].turn_at(cluster_time) else { return };
         let attempt = self.calls[slot].attempts;
-        for participant in &self.distributed[&self.calls.id(slot)].participants {
+        let open = self.calls[slot].participants.several().expect("it met another one");
+        for participant in &open.participants {
             let Ok(Target { shard, epoch, primary, list, .. }) = self.target_at(participant.shard) else { continue };
             let envelope = Envelope { shard, epoch, list, cluster_time, attempt, turn: Some(turn) };
             let mut frame = Vec::new();
@@ -123,19 +191,16 @@ impl Session {
         }
     }
 
-    /// The participant's attempt with this number, if it is under way.
-    fn asked_under(&mut self, slot: usize, shard: ShardId, number: u32) -> Option<&mut Participant> {
-        let open = self.distributed.get_mut(&self.calls.id(slot))?;
-        let participant = open.participants.iter_mut().find(|participant| participant.shard == shard)?;
-        participant.asked.is_some_and(|asked| asked.number == number).then_some(participant)
+    /// The last attempt at this participant, if it has this number.
+    fn attempt(&mut self, slot: usize, shard: ShardId, number: u32) -> Option<&mut Attempt> {
+        let attempt = self.calls[slot].participants.attempt(shard, number);
+        if attempt.is_none() {
+            hit(Probe::OldAttempt);
+        }
+        attempt
     }
 
-    /// Whether this is the last attempt at that participant.
-    pub(super) fn is_last_attempt(&mut self, slot: usize, shard: ShardId, number: u32) -> bool {
-        self.asked_under(slot, shard, number).is_some()
-    }
-
-    /// A participant has prepared, and that is not durable there.
+    /// A primary has answered this attempt, and that is not durable there. One of several has prepared.
     pub(super) fn on_speculative(
         &mut self,
         slot: usize,
@@ -143,96 +208,93 @@ impl Session {
         now: Tick,
         out: &mut Effects,
     ) -> Known {
-        let Some(participant) = self.asked_under(slot, answer.shard, answer.attempt) else { return Known::No };
-        let asked = participant.asked.as_mut().expect("just seen");
-        if answer.epoch != asked.target.epoch || answer.result.first() != Some(&(OutcomeCode::Prepared as u8)) {
+        let is_prepared = answer.result.first() == Some(&(OutcomeCode::Prepared as u8));
+        let is_of_one = self.calls[slot].participants.several().is_none();
+        let Some(attempt) = self.attempt(slot, answer.shard, answer.attempt) else { return Known::No };
+        if answer.epoch != attempt.target.epoch || !is_of_one && !is_prepared {
             return Known::No;
         }
-        asked.attempt.on_answer(answer.epoch, false);
-        participant.has_spoken = true;
-        if let Answer::None = participant.answer {
-            participant.answer = Answer::Speculative(answer.result.to_vec());
+        let is_first = !attempt.told.is_answered();
+        attempt.told.on_answer(answer.epoch, false);
+        if let Some(participant) = self.calls[slot].participants.several_mut().and_then(|open| open.of(answer.shard)) {
+            participant.has_spoken = true;
+            if let Answer::None = participant.answer {
+                participant.answer = Answer::Speculative(answer.result.to_vec());
+            }
+        } else if is_first {
+            self.take_result(slot, answer.result);
         }
-        self.judge_participant(slot, answer.shard, now, out);
+        self.judge(slot, answer.shard, now, out);
         Known::Yes
     }
 
-    /// A witness of a participant has recorded it, or has not.
-    pub(super) fn on_part_recorded(&mut self, slot: usize, recorded: &Recorded, now: Tick, out: &mut Effects) -> Known {
-        let Some(participant) = self.asked_under(slot, recorded.shard, recorded.attempt) else { return Known::No };
-        let asked = participant.asked.as_mut().expect("just seen");
-        let Some(witness) = asked.target.witnesses.number_of(recorded.node) else { return Known::No };
-        asked.attempt.on_recorded(recorded.list, witness, recorded.verdict == RecordedVerdict::Accepted);
-        self.judge_participant(slot, recorded.shard, now, out);
-        Known::Yes
+    /// A witness has recorded it, or has not.
+    pub(super) fn on_recorded(
+        &mut self,
+        from: CoreId,
+        payload: &[u8],
+        now: Tick,
+        out: &mut Effects,
+    ) -> Result<Known, DecodeError> {
+        let recorded: Recorded = decode_small(payload)?;
+        let Some(slot) = self.identities.slot_of(recorded.rpc) else { return Ok(Known::No) };
+        if from.node != recorded.node {
+            return Ok(Known::No);
+        }
+        self.note_answer_time(slot, from, false, now);
+        let Some(attempt) = self.attempt(slot, recorded.shard, recorded.attempt) else { return Ok(Known::No) };
+        let Some(witness) = attempt.target.witnesses.number_of(recorded.node) else { return Ok(Known::No) };
+        attempt.told.on_recorded(recorded.list, witness, recorded.verdict == RecordedVerdict::Accepted);
+        self.note_verdict(recorded.verdict);
+        self.judge(slot, recorded.shard, now, out);
+        Ok(Known::Yes)
     }
 
-    /// A witness cannot be reached: it will not accept.
-    pub(super) fn on_witness_of_some_gone(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
+    fn note_verdict(&mut self, verdict: RecordedVerdict) {
+        if verdict == RecordedVerdict::Accepted {
+            self.stats.accepted += 1;
+        } else {
+            self.stats.rejected += 1;
+        }
+        if matches!(verdict, RecordedVerdict::WrongList | RecordedVerdict::Frozen) {
+            self.cluster.want_configuration();
+        }
+    }
+
+    /// A witness that cannot be reached will not accept, so no attempt waits for it.
+    pub(super) fn on_witness_gone(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
         let configuration = self.cluster.configuration.as_ref().expect("something is in flight");
-        let open = self.distributed.get_mut(&self.calls.id(slot)).expect("the caller looked");
         let mut shards = Vec::new();
-        for participant in &mut open.participants {
-            let shard = participant.shard;
-            let Some(asked) = participant.asked.as_mut() else { continue };
-            let witness = asked.target.witnesses.number_of(core.node);
-            if let Some(witness) = witness.filter(|_| configuration.core_of(core.node, shard) == Some(core)) {
+        for Attempt { target, told, .. } in self.calls[slot].participants.attempts() {
+            let witness = target.witnesses.number_of(core.node);
+            if let Some(witness) = witness.filter(|_| configuration.core_of(core.node, target.shard) == Some(core)) {
                 hit(Probe::WitnessGone);
-                asked.attempt.on_recorded(asked.target.list, witness, false);
+                told.on_recorded(target.list, witness, false);
                 self.stats.rejected += 1;
-                shards.push(shard);
+                shards.push(target.shard);
             }
         }
+        let id = self.calls.id(slot);
         for shard in shards {
-            if self.is_distributed(slot) {
-                self.judge_participant(slot, shard, now, out);
+            if self.calls.find(id) == Some(slot) {
+                self.judge(slot, shard, now, out);
             }
         }
-    }
-
-    /// The cores that have said nothing to the last attempt at a participant which has not answered: first primaries, then
-    /// witnesses.
-    pub(super) fn silent_at_participants(&self, slot: usize) -> (Vec<CoreId>, Vec<CoreId>) {
-        let (mut primaries, mut witnesses) = (Vec::new(), Vec::new());
-        let Some(open) = self.distributed.get(&self.calls.id(slot)) else { return (primaries, witnesses) };
-        for participant in &open.participants {
-            let Some(asked) = participant.asked else { continue };
-            match participant.answer {
-                Answer::None => primaries.push(asked.target.primary),
-                Answer::Speculative(_) => {}
-                Answer::RefusedElsewhere | Answer::Prepared(..) | Answer::Done(_) | Answer::Repeated(..) => continue,
-            }
-            witnesses.extend(self.silent_witnesses(&asked.target, &asked.attempt));
-        }
-        (primaries, witnesses)
     }
 
     /// What a participant has said may count now, or never.
-    fn judge_participant(&mut self, slot: usize, shard: ShardId, now: Tick, out: &mut Effects) {
-        let open = self.distributed.get_mut(&self.calls.id(slot)).expect("the caller looked");
-        let participant = open.participants.iter_mut().find(|participant| participant.shard == shard);
-        let participant = participant.expect("the caller looked");
-        let (Answer::Speculative(result), Some(asked)) = (&mut participant.answer, participant.asked) else { return };
-        match asked.attempt.verdict() {
-            Verdict::Complete(path) => {
-                participant.answer = Answer::Prepared(std::mem::take(result), path, asked.sent);
-                open.forget_what_does_not_happen();
+    pub(super) fn judge(&mut self, slot: usize, shard: ShardId, now: Tick, out: &mut Effects) {
+        let participants = &mut self.calls[slot].participants;
+        match (participants.verdict(shard), participants) {
+            (None | Some(Verdict::Wait), _) => {}
+            (Some(Verdict::Complete(path)), Participants::One(_)) => self.complete(slot, path),
+            (Some(Verdict::Complete(path)), Participants::Several(open)) => {
+                open.note_prepared(shard, path);
                 self.end_if_all_say_so(slot, now);
             }
-            // The participant answers the next attempt when it has executed the transaction (0032).
-            Verdict::NeedSync => {
-                participant.answer = Answer::None;
-                match self.target_at(shard) {
-                    Ok(target) => {
-                        self.calls[slot].attempts += 1;
-                        self.stats.attempts += 1;
-                        self.stats.retries += 1;
-                        self.send_to_participant(slot, target, now, out);
-                    }
-                    Err(_) => self.pause(slot, true, now),
-                }
-            }
-            Verdict::Wait => {}
+            (Some(Verdict::NeedSync), Participants::One(Some(Attempt { sync_sent: true, .. }))) => {}
+            (Some(Verdict::NeedSync), Participants::One(_)) => self.send_sync(slot, now, out),
+            (Some(Verdict::NeedSync), Participants::Several(_)) => self.send_again_to(slot, shard, now, out),
         }
     }
 }

@@ -9,12 +9,13 @@ use kasha_wire::hot::decode_small;
 use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Envelope, Outcome, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
-use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
-use super::call::{CoreQuestion, InFlight, Keys, Kind, ReadCall, Slots, Stage};
+use super::attempt::Attempt;
+use super::call::{CoreQuestion, Keys, Kind, ReadCall, Slots, Stage};
 use super::calls::CallId;
 use super::frames::{Known, send, send_message};
+use super::participant::Participants;
 use super::route::slots_of;
 use super::target::{NoTarget, Target};
 use super::{Completion, CoreAnswer, Session, TimeToLive, WhyFailed, WhyNot};
@@ -151,7 +152,8 @@ impl Session {
         let mark = out.mark();
         ReadView { envelope, read_id, table, code: read.code, arguments: &call.bytes }.encode(out.arena());
         send(Endpoint::Core(target.primary), mark, out);
-        call.stage = Stage::InFlight(InFlight { target, attempt: Attempt::new(epoch, list, 0), sync_sent: false });
+        call.stage = Stage::InFlight;
+        call.participants = Participants::One(Some(Attempt::new(target, call.attempts, now)));
         call.note_sent(now, patience);
         self.timers.arm(&mut self.calls, slot);
     }
@@ -206,7 +208,7 @@ impl Session {
     pub(super) fn on_read_refused(&mut self, payload: &[u8], now: Tick) -> Result<Known, DecodeError> {
         let refused: ReadRefused = decode_small(payload)?;
         let Some(slot) = self.slot_of_read(refused.read_id) else { return Ok(Known::No) };
-        if !matches!(self.calls[slot].stage, Stage::InFlight(_)) {
+        if self.calls[slot].stage != Stage::InFlight {
             return Ok(Known::No);
         }
         self.stats.refused(refused.why);

@@ -107,11 +107,9 @@ impl Session {
             first_before: None,
         };
         let id = self.calls.id(slot);
-        let call = &mut self.calls[slot];
-        (call.stage, call.resume) = (Stage::Gathering, NEVER);
-        call.attempts += 1;
+        self.calls[slot].attempts += 1;
         self.snapshots.open.insert(id, snapshot);
-        self.timers.arm(&mut self.calls, slot);
+        self.wait(slot, Stage::Gathering, NEVER);
         self.read_all(id, now, out);
     }
 

@@ -15,7 +15,7 @@ use kasha_wire::{AnswerView, Body, OutcomeCode};
 
 use super::Session;
 use super::frames::send_message;
-use super::participant::{Answer, Participant};
+use super::participant::{Answer, Participant, Participants};
 
 impl Session {
     /// A participant answers, for good: what the others have to know of it is told to them.
@@ -38,7 +38,7 @@ impl Session {
         let id = self.calls.id(slot);
         self.on_participant(slot, answer, now);
         if code == Some(OutcomeCode::Prepared)
-            && let Some(votes) = self.distributed.get(&id).and_then(|open| votes(&open.participants))
+            && let Some(votes) = self.calls.find(id).and_then(|slot| votes(&self.calls[slot].participants))
         {
             votes.into_iter().for_each(|(shard, at)| self.tell_others(slot, shard, Told::Proposed(at), out));
         }
@@ -48,7 +48,7 @@ impl Session {
     fn tell_others(&self, slot: usize, from: ShardId, told: Told, out: &mut Effects) {
         let body = Body::decode(&self.calls[slot].bytes).expect("encoded here");
         let (rpc, lease_expiry, hash) = (body.head.rpc, body.head.lease_expiry, body.hash());
-        let open = &self.distributed[&self.calls.id(slot)];
+        let open = self.calls[slot].participants.several().expect("a participant answered");
         for to in open.participants.iter().map(|participant| participant.shard).filter(|&shard| shard != from) {
             let Ok(target) = self.target_at(to) else { continue };
             let (participants, behind, reason) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,14 +59,14 @@ impl Session {
 }
 
 /// The votes of all, if all have prepared.
-fn votes(participants: &[Participant]) -> Option<Vec<(ShardId, u64)>> {
+fn votes(participants: &Participants) -> Option<Vec<(ShardId, u64)>> {
     let vote = |participant: &Participant| match &participant.answer {
         Answer::Prepared(result, ..) => Some((participant.shard, vote_behind(result)?)),
         Answer::None | Answer::Speculative(_) | Answer::RefusedElsewhere | Answer::Done(_) | Answer::Repeated(..) => {
             None
         }
     };
-    participants.iter().map(vote).collect()
+    participants.several()?.participants.iter().map(vote).collect()
 }
 
 /// The timestamp behind the results of a participant's parts. `None`: the participant tells the others itself.

@@ -2,25 +2,21 @@
 //! `update → start_update → number → send_update`. Answers are handled in `replies`. It begins another attempt, a sync
 //! or a cancellation, or ends the call.
 
-use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_machine::Effects;
 use kasha_types::limits::BODY_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, ShardId, TableId, Tick};
-use kasha_wire::hot::encode_small;
 use kasha_wire::operation::{Excess, OwnedOperation};
-use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
-use kasha_witness::Attempt;
+use kasha_wire::{Body, BodyHead, Update};
 
-use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
+use super::call::{Cancel, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
 use super::calls::CallId;
 use super::check::check_options;
-use super::frames::send;
 use super::identities::NoNumber;
 use super::options::{Again, CallOptions};
 use super::route::slots_of;
-use super::target::{NoTarget, Target, Witnesses};
-use super::wrong::mix_acceptances;
+use super::target::{NoTarget, Target};
 use super::{Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
@@ -122,7 +118,7 @@ impl Session {
         {
             self.hold_back(slot, Place::Shard(shard));
         } else {
-            self.start_update_at(slot, owner.and_then(|shard| self.target_at(shard)), now, out);
+            self.start_update_of(slot, owner, now, out);
         }
         id
     }
@@ -130,34 +126,21 @@ impl Session {
     /// Sends an update's first attempt, or another one; if it cannot be sent, the call waits or ends.
     pub(super) fn start_update(&mut self, slot: usize, now: Tick, out: &mut Effects) {
         let keys = self.calls[slot].update().keys;
-        let target = self.admit(slot, keys).and_then(|shard| self.target_at(shard));
-        self.start_update_at(slot, target, now, out);
+        let owner = self.admit(slot, keys);
+        self.start_update_of(slot, owner, now, out);
     }
 
-    /// The answers that an earlier attempt collected are dropped with its `InFlight` (R2.1).
-    fn start_update_at(&mut self, slot: usize, target: Result<Target, NoTarget>, now: Tick, out: &mut Effects) {
-        let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
-        if !self.options.exactly_once || is_renamed {
+    fn start_update_of(&mut self, slot: usize, owner: Result<ShardId, NoTarget>, now: Tick, out: &mut Effects) {
+        let is_sent = self.calls[slot].is_sent();
+        if !self.options.exactly_once || planted::is_on(Bug::RetryRenamed) && is_sent {
             self.give_back_number(slot, false);
             self.forget_answers(slot);
         }
-        let update = *self.calls[slot].update();
-        let is_sent = self.calls[slot].is_sent();
-        let numbered = match target {
-            Ok(target) if update.rpc.is_none() => {
-                self.number(slot, target.shard, (Place::Shard(target.shard), &[target.shard]), now)
+        match owner.and_then(|shard| self.target_at(shard)) {
+            Ok(target) => {
+                let place = (Place::Shard(target.shard), &[target.shard][..]);
+                self.send_numbered(slot, target.shard, place, &[target], now, out);
             }
-            Ok(_) | Err(_) => Ok(()),
-        };
-        match target {
-            Ok(target) => match numbered {
-                Ok(()) => {
-                    let target = self.with_witnesses(target, slot, &update);
-                    self.send_update(slot, target, now, out);
-                }
-                Err(NoNumber::NoRoom) => self.queue(slot),
-                Err(NoNumber::HeldUp) => self.hold_back(slot, Place::Shard(target.shard)),
-            },
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) if !is_sent => self.ask_coordinator(slot, now),
             // Table numbers are never used again, so nothing can execute the update any more.
@@ -166,9 +149,9 @@ impl Session {
         }
     }
 
-    /// The same for keys of several shards.
+    /// The keys are of several shards: those that have not answered are the receivers.
     fn start_distributed(&mut self, slot: usize, now: Tick, out: &mut Effects) {
-        if !self.is_distributed(slot) {
+        if self.calls[slot].participants.several().is_none() {
             if self.calls[slot].is_sent() {
                 return self.pause(slot, true, now);
             }
@@ -182,12 +165,24 @@ impl Session {
         }
         let shard = self.shard_in_doubt(slot).expect("the keys have owners");
         let (place, shards) = self.place_of_distributed(slot);
+        self.send_numbered(slot, shard, (place, &shards), &targets, now, out);
+    }
+
+    fn send_numbered(
+        &mut self,
+        slot: usize,
+        shard: ShardId,
+        (place, shards): (Place, &[ShardId]),
+        targets: &[Target],
+        now: Tick,
+        out: &mut Effects,
+    ) {
         let numbered = match self.calls[slot].update().rpc {
-            None => self.number(slot, shard, (place, &shards), now),
+            None => self.number(slot, shard, (place, shards), now),
             Some(_) => Ok(()),
         };
         match numbered {
-            Ok(()) => self.send_to_participants(slot, &targets, now, out),
+            Ok(()) => self.send_update(slot, targets, now, out),
             Err(NoNumber::NoRoom) => self.queue(slot),
             Err(NoNumber::HeldUp) => self.hold_back(slot, place),
         }
@@ -225,79 +220,6 @@ impl Session {
         Ok(())
     }
 
-    /// One attempt: the same body under a new envelope, to the primary and to every witness at once.
-    fn send_update(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
-        let patience = self.patience_with(slot, &target);
-        let cluster_time = self.cluster.time_taken(now);
-        if self.calls[slot].is_sent() && planted::is_on(Bug::BodyRebuilt) {
-            self.rebuild_body(slot);
-        }
-        let call = &mut self.calls[slot];
-        let before = match call.stage {
-            Stage::InFlight(before) => Some(before.attempt),
-            Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::ForCoordinator => None,
-        };
-        let keeps_answer = planted::is_on(Bug::AttemptsMixed) && before.is_some_and(|old| old.is_answered());
-        self.stats.attempts += 1;
-        self.stats.retries += u64::from(call.is_sent());
-        call.attempts += 1;
-        if !keeps_answer {
-            call.result.clear();
-        }
-        let Target { shard, epoch, primary, list, witnesses } = target;
-        let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
-        let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
-        let turn = call.turn_at(cluster_time);
-        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts, turn };
-        let mark = out.mark();
-        RequestView::encode(kind, &envelope, &call.bytes, out.arena());
-        send(Endpoint::Core(primary), mark, out);
-        self.send_records(slot, &envelope, &witnesses, out);
-        let mut attempt = Attempt::new(epoch, list, witnesses.count());
-        self.stats.rejected += self.reject_for_absent(&target, &mut attempt);
-        let call = &mut self.calls[slot];
-        if keeps_answer {
-            attempt.on_answer(epoch, false);
-        }
-        if let Some(before) = before.filter(|_| planted::is_on(Bug::AcceptancesMixed)) {
-            mix_acceptances(&mut attempt, &before, &target);
-        }
-        call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
-        call.note_sent(now, patience);
-        self.timers.arm(&mut self.calls, slot);
-    }
-
-    /// The same body to every witness.
-    #[inline]
-    pub(super) fn send_records(&self, slot: usize, envelope: &Envelope, witnesses: &Witnesses, out: &mut Effects) {
-        if witnesses.count() == 0 {
-            return;
-        }
-        let mark = out.mark();
-        RequestView::encode(FrameKind::Record, envelope, &self.calls[slot].bytes, out.arena());
-        let head = out.span_from(mark);
-        let configuration = self.cluster.configuration.as_ref().expect("there is a target");
-        for &node in witnesses.nodes() {
-            let core = configuration.core_of(node, envelope.shard).expect("checked with the target");
-            out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
-        }
-    }
-
-    /// Asks the primary to make its answer durable, since the witnesses do not.
-    pub(super) fn send_sync(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
-        let patience = self.patience(self.calls[slot].silent);
-        let call = &mut self.calls[slot];
-        let rpc = call.update().rpc.expect("numbered before it was sent");
-        call.stage = Stage::InFlight(InFlight { sync_sent: true, ..in_flight });
-        call.note_sent(now, patience);
-        self.stats.sync_requests += 1;
-        let Target { shard, epoch, primary, .. } = in_flight.target;
-        let mark = out.mark();
-        encode_small(FrameKind::Sync, &SyncRequest { shard, epoch, rpc, attempt: call.attempts }, out.arena());
-        send(Endpoint::Core(primary), mark, out);
-        self.timers.arm(&mut self.calls, slot);
-    }
-
     /// From now on only a recorded outcome ends this update: `Cancelled`, or the result that it had (R2.2).
     pub(super) fn cancel(&mut self, slot: usize, why: WhyNot, now: Tick, out: &mut Effects) {
         hit(Probe::Cancelled);
@@ -313,17 +235,13 @@ impl Session {
             None => self.calls.enqueue(slot, &mut self.queued),
             Some(turn) => self.calls.enqueue_by_age(slot, turn.since, &mut self.queued),
         }
-        let call = &mut self.calls[slot];
-        (call.stage, call.resume) = (Stage::Queued, NEVER);
-        self.timers.arm(&mut self.calls, slot);
+        self.wait(slot, Stage::Queued, NEVER);
     }
 
     /// An earlier update to the same place has no answer, and holds up a client id. This update waits without a number (R4.10).
     fn hold_back(&mut self, slot: usize, place: Place) {
         self.calls.enqueue(slot, self.held_back.entry(place).or_default());
-        let call = &mut self.calls[slot];
-        (call.stage, call.resume) = (Stage::Queued, NEVER);
-        self.timers.arm(&mut self.calls, slot);
+        self.wait(slot, Stage::Queued, NEVER);
     }
 
     /// Starts updates that were held back for places that answer again: as long as half of the window is left for the
