@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     /// It is asked for at this moment in any case: the coordinator could not be reached.
     seek_at: Option<Tick>,
     /// Number of questions so far: it decides which server is asked next.
-    asked: usize,
+    questions: usize,
 }
 
 impl Cluster {
@@ -54,7 +54,7 @@ impl Cluster {
             wanted_from_coordinator: false,
             ask_at: now,
             seek_at: None,
-            asked: 0,
+            questions: 0,
         }
     }
 
@@ -172,10 +172,10 @@ impl Session {
 
     fn ask_for_configuration(&mut self, now: Tick, out: &mut Effects) {
         let cluster = &mut self.cluster;
-        cluster.asked += 1;
+        cluster.questions += 1;
         cluster.seek_at = None;
         let Some(configuration) = &cluster.configuration else {
-            let seed = Endpoint::Seed((cluster.asked % self.options.seeds.count()) as u16);
+            let seed = Endpoint::Seed((cluster.questions % self.options.seeds.count()) as u16);
             cluster.ask_at = now.after(RETRY);
             send_message(seed, &message::GetConfiguration { have: ConfigVersion(0) }, out);
             return;
@@ -184,7 +184,7 @@ impl Session {
         let alive: Vec<_> = configuration.nodes.iter().filter(|node| node.alive && !node.cores.is_empty()).collect();
         let have = configuration.version;
         let others = alive.len() + self.options.seeds.count();
-        let other = match cluster.asked % others {
+        let other = match cluster.questions % others {
             index if index < alive.len() => Endpoint::Core(CoreId { node: alive[index].node, core: 0 }),
             index => Endpoint::Seed((index - alive.len()) as u16),
         };

@@ -25,7 +25,7 @@ use super::call::{Cancel, Stage};
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
 use super::options::{Again, Locking};
-use super::participant::{Answer, AskedFor, Distributed, Participant, Participants};
+use super::participant::{Answer, Distributed, Form, Participant, Participants};
 use super::{Completion, Session};
 use crate::limits;
 
@@ -37,27 +37,27 @@ fn for_each_part<'a>(
     table: TableId,
     update: &Update<'a>,
     mut each: impl FnMut(TableId, PartOperation<'a>),
-) -> Option<AskedFor> {
+) -> Option<Form> {
     Some(match *update {
         Update::Transaction { parts } => {
             parts.iter().for_each(|part| each(part.table, part.operation));
-            AskedFor::Transaction
+            Form::Transaction
         }
         Update::MultiPut { pairs } => {
             for item in pairs.iter() {
                 each(table, PartOperation::Update(Update::Put { key: item.key, value: item.value }));
             }
-            AskedFor::MultiPut
+            Form::MultiPut
         }
         Update::MultiDelete { keys } => {
             keys.iter().for_each(|item| each(table, PartOperation::Update(Update::Delete { key: item.key })));
-            AskedFor::MultiDelete
+            Form::MultiDelete
         }
         Update::MultiIncrement { deltas } => {
             for item in deltas.iter() {
                 each(table, PartOperation::Update(Update::Increment { key: item.key, delta: item.delta }));
             }
-            AskedFor::MultiIncrement
+            Form::MultiIncrement
         }
         _ => return None,
     })
@@ -71,7 +71,7 @@ impl Session {
         let body = Body::decode(&call.bytes).expect("encoded here");
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Part<'_>>)> = BTreeMap::new();
         let mut parts = 0;
-        let asked_for = for_each_part(body.head.table, &body.update, |table, part| {
+        let form = for_each_part(body.head.table, &body.update, |table, part| {
             // The caller looked.
             let owner = configuration.owner(table, slot_of(part.key())).expect("every key has an owner");
             let (places, own) = by_shard.entry(owner).or_default();
@@ -79,7 +79,7 @@ impl Session {
             own.push(Part { table, operation: part });
             parts += 1;
         });
-        let asked_for = asked_for.ok_or(WhyNot::CrossShard)?;
+        let form = form.ok_or(WhyNot::CrossShard)?;
         if by_shard.len() > PARTICIPANTS_MAX {
             return Err(WhyNot::TooManyShards);
         }
@@ -94,17 +94,19 @@ impl Session {
         let first_part = places.position(|&place| place == 0).expect("some part was named first");
         let mut bytes = Vec::new();
         let (has_operation_key, arguments) = (body.operation_key.is_some(), (&list, all.as_parts(), first_part));
-        let needs_locks = has_operation_key || !all.as_parts().cannot_fail();
+        Body::encode_distributed(&head, body.operation_key, Coordination::AsPartsNeed, arguments, &mut bytes);
+        if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
+            return Err(WhyNot::RequestTooLarge);
+        }
+        let needs_locks = Body::decode(&bytes).expect("just encoded").is_coordinated();
         let takes_locks = self.options.locking.takes_locks(needs_locks || !self.options.exactly_once, || {
             let keys = all.as_parts();
             let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
             self.contention.tries_locks(&hashes)
         });
         // The class is no part of what an operation key stands for.
-        let class = if takes_locks && !has_operation_key { Coordination::Always } else { Coordination::AsPartsNeed };
-        Body::encode_distributed(&head, body.operation_key, class, arguments, &mut bytes);
-        if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
-            return Err(WhyNot::RequestTooLarge);
+        if takes_locks && !has_operation_key {
+            Body::set_coordination(&mut bytes, Coordination::Always);
         }
         let participant = |(shard, (places, _)): (ShardId, (Vec<usize>, _))| Participant {
             shard,
@@ -117,8 +119,7 @@ impl Session {
         let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
-        let open =
-            Distributed { participants, asked_for, parts, has_operation_key, tries_locks, conflicts: 0, round: 0 };
+        let open = Distributed { participants, form, parts, has_operation_key, tries_locks, conflicts: 0, round: 0 };
         self.calls[slot].participants = Participants::Several(Box::new(open));
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(super) enum Participants {
 #[derive(Debug)]
 pub(super) struct Distributed {
     pub(super) participants: Vec<Participant>,
-    pub(super) asked_for: AskedFor,
+    pub(super) form: Form,
     pub(super) parts: usize,
     pub(super) has_operation_key: bool,
     /// It would go without locks, too: nothing in it can fail.
@@ -34,7 +34,7 @@ pub(super) struct Distributed {
 
 /// The operation that became a transaction.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum AskedFor {
+pub(super) enum Form {
     Transaction,
     MultiPut,
     MultiDelete,
@@ -62,7 +62,7 @@ pub(super) enum Answer {
     /// Prepared, but not durable there: counts as `Prepared` once all witnesses of this participant have accepted the last attempt.
     Speculative(Vec<u8>),
     /// The results of its parts, if no other participant refuses the transaction (R8.8), how that became durable, and when the
-    /// participant was asked.
+    /// attempt was sent.
     Prepared(Vec<u8>, Path, Tick),
     /// The results of its parts.
     Done(Vec<u8>),
@@ -167,7 +167,7 @@ impl Distributed {
         let counted =
             self.participants.iter().filter(|participant| self.has_operation_key || participant.shard == shard);
         let places: Vec<_> = counted.flat_map(|participant| participant.places.iter().copied()).collect();
-        failure(self.asked_for, &places, result)
+        failure(self.form, &places, result)
     }
 
     /// If a participant does not agree, what others have prepared does not happen.
@@ -191,8 +191,8 @@ impl Distributed {
     pub(super) fn forget_what_is_old(&mut self, now: Tick) -> bool {
         let mut any = false;
         for participant in &mut self.participants {
-            if let Answer::Prepared(_, _, asked) = participant.answer
-                && now.since(asked) > ANSWERS_APART_MAX
+            if let Answer::Prepared(_, _, sent) = participant.answer
+                && now.since(sent) > ANSWERS_APART_MAX
             {
                 (participant.answer, any) = (Answer::None, true);
             }
@@ -228,14 +228,14 @@ impl Distributed {
         merged.extend_from_slice(&u32::try_from(self.parts).ok()?.to_le_bytes());
         for part in results {
             let (code, result) = part?;
-            match self.asked_for {
-                AskedFor::Transaction => {
+            match self.form {
+                Form::Transaction => {
                     merged.push(code);
                     merged.extend_from_slice(&u32::try_from(result.len()).ok()?.to_le_bytes());
                     merged.extend_from_slice(result);
                 }
-                AskedFor::MultiPut | AskedFor::MultiIncrement => merged.extend_from_slice(result.get(1..)?),
-                AskedFor::MultiDelete => {
+                Form::MultiPut | Form::MultiIncrement => merged.extend_from_slice(result.get(1..)?),
+                Form::MultiDelete => {
                     merged.push(u8::from(result.first() == Some(&(OutcomeCode::Done as u8))));
                 }
             }
@@ -245,20 +245,20 @@ impl Distributed {
 }
 
 /// The part of the update that failed, and how: of one participant's answer. `places`: of the parts that the answer counts.
-fn failure(asked_for: AskedFor, places: &[usize], result: &[u8]) -> Option<Vec<u8>> {
+fn failure(form: Form, places: &[usize], result: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = result.split_first_chunk::<6>()?;
     let own = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
     let place = u32::try_from(*places.get(own as usize)?).ok()?.to_le_bytes();
     let mut failed = Vec::new();
-    match asked_for {
-        AskedFor::Transaction => {
+    match form {
+        Form::Transaction => {
             failed.push(head[0]);
             failed.extend_from_slice(&place);
             failed.push(head[5]);
             failed.extend_from_slice(rest);
         }
         // As the operation itself would say it: what went wrong, and with which key.
-        AskedFor::MultiPut | AskedFor::MultiDelete | AskedFor::MultiIncrement => {
+        Form::MultiPut | Form::MultiDelete | Form::MultiIncrement => {
             failed.push(*rest.first()?);
             failed.extend_from_slice(&place);
         }

@@ -1,5 +1,5 @@
-//! What servers answer to an update, and what follows from it (DESIGN section 2): `on_answer`, `on_recorded`,
-//! `on_synced` → `judge` → `complete`; or `on_refused`.
+//! What primaries answer to an update, and what follows from it (DESIGN section 2): `on_answer`, `on_synced` → `judge` →
+//! `complete`; or `on_refused`. `participants` takes what witnesses say, and judges.
 //!
 //! Only messages of one attempt count together (**R2.1**). A refusal alone never ends in "not executed", since a
 //! witness or another delivery may still run the update (**R2.2**). CURP 3.2.1.

@@ -1,6 +1,6 @@
-//! One update from its caller to its servers (DESIGN section 2, CURP 3.2.1):
-//! `update → start_update → number → send_update`. Answers are handled in `replies`. It begins another attempt, a sync
-//! or a cancellation, or ends the call.
+//! One update from its caller to its servers (DESIGN section 2, CURP 3.2.1): `update → start_update → number`, and
+//! `send_update` in `participants`. Answers are handled in `replies`. It begins another attempt, a sync or a
+//! cancellation, or ends the call.
 
 use kasha_machine::Effects;
 use kasha_types::limits::BODY_BYTES_MAX;
