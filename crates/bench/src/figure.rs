@@ -2,26 +2,34 @@
 
 use std::fs;
 
-/// A figure that was found, and the range in which it lies with nine chances in ten, as far as that is known.
+use serde::Serialize;
+
+/// A figure that was found, and the range in which it lies, as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     /// What was found.
     pub value: f64,
-    /// `None`: it was counted, or found once.
+    /// `None`: the figure has no range. It was counted, found once, or taken of all rounds together.
     pub spread: Option<Spread>,
 }
 
-/// From, to.
-pub type Spread = [f64; 2];
+/// Where a figure may lie. In JSON: the two ends, or null.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Spread {
+    /// From, to.
+    Within([f64; 2]),
+    /// Anywhere: the figure decides nothing.
+    Anywhere,
+}
 
-/// The chance that the true value lies on one side outside a [`Spread`].
-const CHANCE_OUTSIDE: f64 = 0.05;
+/// The chance that the true median lies on one side outside a range. A measurement is looked at twice at most
+/// ([`crate::harness::Run::rounds_that_decide`]). So a range that ends it is wrong with one chance in ten at most:
+/// two looks, two sides.
+const CHANCE_OUTSIDE: f64 = 0.025;
 
 /// With fewer rounds, all of them may lie on one side of the median with a greater chance.
-const ROUNDS_MIN: usize = 5;
-
-/// A figure that says nothing: it may be anything.
-pub(crate) const ANYTHING: Spread = [0.0, f64::INFINITY];
+pub const DECIDING_ROUNDS_MIN: u32 = 6;
 
 impl From<f64> for Figure {
     fn from(value: f64) -> Self {
@@ -31,37 +39,46 @@ impl From<f64> for Figure {
 
 impl Figure {
     /// The median of what rounds found. The range needs no assumption about how the rounds' figures are distributed: each of them
-    /// lies above the true median as often as below, like coins that are tossed. So fewer than five rounds say nothing.
+    /// lies above the true median as often as below, like coins that are tossed. So a few rounds say nothing.
     #[must_use]
     pub fn median_of(rounds: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = rounds.collect();
         sorted.sort_by(f64::total_cmp);
         let Some(last) = sorted.len().checked_sub(1) else { return Self::from(0.0) };
         let value = f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]);
-        let outside = left_out(sorted.len());
-        let spread = if sorted.len() < ROUNDS_MIN { ANYTHING } else { [sorted[outside], sorted[last - outside]] };
-        Self { value, spread: Some(spread) }
+        let ends = left_out(sorted.len()).map(|outside| [sorted[outside], sorted[last - outside]]);
+        Self { value, spread: Some(ends.map_or(Spread::Anywhere, Spread::Within)) }
     }
 
     /// The figure, so many times.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        let times = |[from, to]: Spread| [from * factor, to * factor];
-        Self { value: self.value * factor, spread: self.spread.map(times) }
+        let times = |end: f64| end * factor;
+        Self { value: times(self.value), spread: self.spread.map(|spread| spread.map(times)) }
     }
 }
 
-/// How many of so many sorted figures, at each end, the true median lies beyond with less than [`CHANCE_OUTSIDE`].
-fn left_out(count: usize) -> usize {
-    // The chance of exactly `outside` heads in `count` tosses, and of as many or fewer.
-    let (mut outside, mut exactly) = (0, 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX)));
-    let mut at_most = exactly;
-    while at_most <= CHANCE_OUTSIDE {
-        outside += 1;
-        exactly *= (count + 1 - outside) as f64 / outside as f64;
-        at_most += exactly;
+impl Spread {
+    /// The same with other ends.
+    pub(crate) fn map(self, each: impl Fn(f64) -> f64) -> Self {
+        match self {
+            Self::Within(ends) => Self::Within(ends.map(each)),
+            Self::Anywhere => Self::Anywhere,
+        }
     }
-    outside.saturating_sub(1)
+}
+
+/// How many of so many sorted figures, at each end, a range leaves out: the true median lies beyond the others with a chance of
+/// [`CHANCE_OUTSIDE`] at most. `None`: even all of them are no range.
+fn left_out(count: usize) -> Option<usize> {
+    // The chance of exactly `outside` heads in `count` tosses, and of fewer. The former is a logarithm, since 2^-1075 is 0.
+    let (mut outside, mut exactly, mut fewer) = (0, -(count as f64) * 2f64.ln(), 0.0);
+    while fewer + exactly.exp() <= CHANCE_OUTSIDE {
+        fewer += exactly.exp();
+        exactly += ((count - outside) as f64 / (outside + 1) as f64).ln();
+        outside += 1;
+    }
+    outside.checked_sub(1)
 }
 
 /// Processor time of the whole machine since its boot, in ticks of the kernel.
@@ -99,12 +116,23 @@ mod tests {
     fn the_more_rounds_the_narrower_the_range() {
         let of = |count: u32| Figure::median_of((1..=count).map(f64::from));
         assert_eq!(Figure::median_of([].into_iter()), Figure::from(0.0));
-        assert_eq!(of(1), Figure { value: 1.0, spread: Some(ANYTHING) });
-        assert_eq!(of(4), Figure { value: 2.5, spread: Some(ANYTHING) });
-        // From tables of the sign test, one side, 5 %: 5 figures leave out none, 8 one, 11 two, 30 ten.
-        let spreads = [5, 8, 11, 30].map(|count| of(count).spread.unwrap());
-        assert_eq!(spreads, [[1.0, 5.0], [2.0, 7.0], [3.0, 9.0], [11.0, 20.0]]);
-        assert_eq!(of(5).times(2.0), Figure { value: 6.0, spread: Some([2.0, 10.0]) });
+        assert_eq!(of(1), Figure { value: 1.0, spread: Some(Spread::Anywhere) });
+        assert_eq!(of(DECIDING_ROUNDS_MIN - 1), Figure { value: 3.0, spread: Some(Spread::Anywhere) });
+        // From tables of the sign test, one side, 2.5 %: 6 figures leave out none, 9 one, 12 two, 30 nine.
+        let spreads = [DECIDING_ROUNDS_MIN, 9, 12, 30].map(|count| of(count).spread.unwrap());
+        assert_eq!(spreads, [[1.0, 6.0], [2.0, 8.0], [3.0, 10.0], [10.0, 21.0]].map(Spread::Within));
+        assert_eq!(of(6).times(2.0), Figure { value: 7.0, spread: Some(Spread::Within([2.0, 12.0])) });
+        assert_eq!(of(1).times(2.0), Figure { value: 2.0, spread: Some(Spread::Anywhere) });
+    }
+
+    #[test]
+    fn thousands_of_rounds_have_a_range() {
+        // Near the normal distribution's: half of the rounds, less 1.96 times half of their root.
+        for count in [1_074, 1_075, 2_000, 100_000] {
+            let left_out = left_out(count).unwrap() as f64;
+            let (half, root) = (count as f64 / 2.0, (count as f64).sqrt());
+            assert!((left_out - (half - 0.98 * root)).abs() < 2.0, "{count}: {left_out}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) mod probe;
 pub(crate) mod turns;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl BenchOptions {
     }
 }
 
-/// So many times the rounds that were asked for, at most, while nothing is decided.
+/// So many times the rounds that were asked for, if those decide nothing.
 const MORE_ROUNDS: u32 = 4;
 
 /// One run of one benchmark: its folder, its progress bar, its time limit.
@@ -132,23 +133,31 @@ impl<'o> Run<'o> {
 
     /// Does each round: as many as were asked for, or as many as the time allows, but two at least. Returns how many.
     pub(crate) fn rounds(&self, each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
-        self.rounds_until(self.began.after(self.options.patience), each)
+        self.rounds_until(self.began.after(self.options.patience), 0..self.options.rounds, each)
     }
 
-    /// The same, and more rounds while the figures that each of them leads to decide nothing and there is time.
+    /// The same for a part of a benchmark, in this percentage of the benchmark's time; and more rounds, if there is time, if the
+    /// figures that those lead to do not decide their targets.
+    ///
+    /// The figures are looked at twice at most: after the rounds that were asked for, and at the end. If the first range that
+    /// decides ended the rounds, whatever their number, that range would be wrong more often than it says.
     pub(crate) fn rounds_that_decide(
         &self,
-        mut each: impl FnMut(u32) -> anyhow::Result<Vec<(&'static str, Figure)>>,
+        percent: u32,
+        mut each: impl FnMut(u32) -> anyhow::Result<Vec<(String, Figure)>>,
     ) -> anyhow::Result<u32> {
-        let mut is_decided = true;
-        let mut done = self.rounds(|round| {
-            is_decided = each(round)?.into_iter().all(|(name, figure)| targets::is_decided(name, figure));
-            Ok(())
-        })?;
-        while !is_decided && done < MORE_ROUNDS * self.options.rounds && !self.is_out_of_patience() {
-            self.say(&format!("round {}: nothing is decided yet", done + 1));
-            is_decided = each(done)?.into_iter().all(|(name, figure)| targets::is_decided(name, figure));
-            done += 1;
+        let part = Clock::now().after(self.options.patience / 100 * percent);
+        let end = part.min(self.began.after(self.options.patience));
+        let asked = self.options.rounds;
+        let (mut done, mut is_decided) = (0, false);
+        for look in [asked, asked.saturating_mul(MORE_ROUNDS)] {
+            if !is_decided {
+                done = self.rounds_until(end, done..look, |round| {
+                    let figures = each(round)?;
+                    is_decided = figures.iter().all(|(name, figure)| targets::is_decided(name, *figure));
+                    Ok(())
+                })?;
+            }
         }
         Ok(done)
     }
@@ -159,23 +168,28 @@ impl<'o> Run<'o> {
         percent: u32,
         each: impl FnMut(u32) -> anyhow::Result<()>,
     ) -> anyhow::Result<u32> {
-        self.rounds_until(Clock::now().after(self.options.patience / 100 * percent), each)
+        let end = Clock::now().after(self.options.patience / 100 * percent);
+        self.rounds_until(end, 0..self.options.rounds, each)
     }
 
-    fn rounds_until(&self, end: Tick, mut each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
-        self.bar.set_length(u64::from(self.options.rounds));
-        self.bar.set_position(0);
-        let mut done = 0;
-        while done < self.options.rounds {
-            if done >= limits::ROUNDS_MIN && Clock::now() >= end {
-                break;
+    /// Returns the number of rounds that are done, with those before.
+    fn rounds_until(
+        &self,
+        end: Tick,
+        rounds: Range<u32>,
+        mut each: impl FnMut(u32) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u32> {
+        self.bar.set_length(u64::from(rounds.end));
+        for round in rounds.clone() {
+            self.bar.set_position(u64::from(round));
+            if round >= limits::ROUNDS_MIN && Clock::now() >= end {
+                return Ok(round);
             }
-            self.say(&format!("round {} of {}", done + 1, self.options.rounds));
-            each(done)?;
-            done += 1;
-            self.bar.set_position(u64::from(done));
+            self.say(&format!("round {} of {}", round + 1, rounds.end));
+            each(round)?;
         }
-        Ok(done)
+        self.bar.set_position(u64::from(rounds.end));
+        Ok(rounds.end)
     }
 
     /// Whether the time is over, so that optional parts are left out.
@@ -394,6 +408,7 @@ fn open_crowd(connect: Connect, count: usize) -> anyhow::Result<EventLoop<Crowd>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::Spread;
 
     #[test]
     fn turns_go_forwards_and_backwards() {
@@ -406,5 +421,23 @@ mod tests {
             .unwrap();
         }
         assert_eq!(order, [1, 2, 3, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_measurement_is_looked_at_after_the_rounds_asked_for_and_at_the_end() {
+        let options = BenchOptions { rounds: 6, progress: false, ..BenchOptions::new("kasha".into()) };
+        let rounds_if = |decides: fn(u32) -> bool, patience| {
+            let options = BenchOptions { patience, ..options.clone() };
+            let rounds = Run::begin("test", &options).rounds_that_decide(50, |round| {
+                let to = if decides(round + 1) { 1.2 } else { 1.3 };
+                let figure = Figure { value: 1.2, spread: Some(Spread::Within([1.1, to])) };
+                Ok(vec![("floor.update/empty.p50".to_owned(), figure)])
+            });
+            rounds.unwrap()
+        };
+        let long = Duration::from_secs(600);
+        assert_eq!(rounds_if(|done| done == 6, long), 6);
+        assert_eq!(rounds_if(|done| done == 5 || done == 7, long), 24, "nobody looks then");
+        assert_eq!(rounds_if(|_| false, Duration::ZERO), limits::ROUNDS_MIN);
     }
 }

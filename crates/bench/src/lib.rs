@@ -33,7 +33,7 @@ pub use benchmarks::{BENCHMARKS, Benchmark};
 pub use children::{Children, ClusterSpec};
 pub use client::is_whole;
 pub use demo::{DemoOptions, demo};
-pub use figure::{Figure, Spread};
+pub use figure::{DECIDING_ROUNDS_MIN, Figure, Spread};
 pub use harness::BenchOptions;
 pub use latency::{LatencyOptions, latency};
 pub use plot::{Axis, Plot, Series};

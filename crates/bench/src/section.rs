@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 
-use crate::figure::{ANYTHING, Figure, Spread};
+use crate::figure::{Figure, Spread};
 use crate::plot::Plot;
 
 /// One cell of a table.
@@ -162,7 +162,7 @@ pub struct Section {
     pub tables: Vec<Table>,
     /// Figures to be compared with targets and with other runs, by name.
     pub ratios: BTreeMap<String, f64>,
-    /// Where those figures may lie that were measured in rounds.
+    /// Where those figures may lie that are medians of rounds, or that decide nothing.
     pub spreads: BTreeMap<String, Spread>,
     /// Names of figures that are not shown below the tables, because a table has them.
     #[serde(skip)]
@@ -191,7 +191,7 @@ impl Section {
 
     /// The figure with this name says nothing: it decides no target.
     pub(crate) fn refuse(&mut self, name: &str) {
-        self.spreads.insert(name.to_owned(), ANYTHING);
+        self.spreads.insert(name.to_owned(), Spread::Anywhere);
     }
 
     /// Adds a figure that also stands in a table.
@@ -218,7 +218,7 @@ impl Section {
         if took.stolen >= STOLEN_MAX {
             let percent = took.stolen * 100.0;
             self.about += &format!("; NO VERDICT: the host of this machine took {percent:.0} % of its processors away");
-            self.spreads = self.ratios.keys().map(|name| (name.clone(), ANYTHING)).collect();
+            self.spreads = self.ratios.keys().map(|name| (name.clone(), Spread::Anywhere)).collect();
         }
         self
     }
@@ -262,7 +262,7 @@ mod tests {
         let mut section = Section::new("test", "a test");
         section.tables.push(table());
         section.ratio("a/b.p50", 1.23456);
-        section.detail("a.share", Figure { value: 0.5, spread: Some([0.4, 0.6]) });
+        section.detail("a.share", Figure { value: 0.5, spread: Some(Spread::Within([0.4, 0.6])) });
         let text = section.to_string();
         assert!(text.contains("a/b.p50") && !text.contains("a.share"), "{text}");
         let json = serde_json::to_value(&section).unwrap();
@@ -280,7 +280,9 @@ mod tests {
             section.took(Took { stolen, ..Took::default() }, 1)
         };
         assert!(of(0.02).spreads.is_empty() && !of(0.02).about.contains("NO VERDICT"));
-        assert_eq!(of(0.33).spreads["test.one"], ANYTHING);
+        assert_eq!(of(0.33).spreads["test.one"], Spread::Anywhere);
+        let json = serde_json::to_value(of(0.33)).unwrap();
+        assert_eq!(json["spreads"], serde_json::json!({ "test.one": null }));
         assert!(of(0.33).about.ends_with("took 33 % of its processors away"), "{}", of(0.33).about);
     }
 }

@@ -162,7 +162,7 @@ pub enum Verdict {
     Met,
     /// It is not, wherever in its range the figure lies.
     Missed,
-    /// The range has the bound within.
+    /// The range has the bound within, or the figure decides nothing.
     Undecided,
     /// Its figure was not measured.
     NotMeasured,
@@ -176,7 +176,7 @@ pub struct Judged {
     pub target: Target,
     /// The figure that was found; `None` if it was not measured.
     pub found: Option<f64>,
-    /// Where the figure may lie; `None` if it was counted, or found once.
+    /// Where the figure may lie; `None` if it has no range: it was counted, found once, or taken of all rounds together.
     pub spread: Option<Spread>,
     /// Whether the figure meets the target.
     pub verdict: Verdict,
@@ -190,7 +190,8 @@ impl Judged {
         };
         let verdict = match (found, spread) {
             (None, _) => Verdict::NotMeasured,
-            (Some(_), Some([from, to])) if meets(from) != meets(to) => Verdict::Undecided,
+            (Some(_), Some(Spread::Anywhere)) => Verdict::Undecided,
+            (Some(_), Some(Spread::Within([from, to]))) if meets(from) != meets(to) => Verdict::Undecided,
             (Some(found), _) if meets(found) => Verdict::Met,
             (Some(_), _) => Verdict::Missed,
         };
@@ -228,8 +229,8 @@ pub(crate) fn table(judged: &[Judged]) -> Table {
             Cell::from(format!("{sign} {}", target.value)),
             match (found, spread) {
                 (None, _) => Cell::from("not measured"),
-                (Some(found), Some([from, to])) if to.is_finite() => Cell::from(format!("{found} ({from}–{to})")),
-                (Some(found), _) => Cell::from(found.to_string()),
+                (Some(found), Some(Spread::Within([from, to]))) => Cell::from(format!("{found} ({from}–{to})")),
+                (Some(found), Some(Spread::Anywhere) | None) => Cell::from(found.to_string()),
             },
             Cell::from(match verdict {
                 Verdict::Met => "yes",
@@ -268,14 +269,14 @@ mod tests {
     fn a_range_with_the_bound_within_decides_nothing() {
         let target = at_most("floor.update/empty.p50", 1.25, "");
         let verdict = |found: f64, spread| Judged::new(target, Some(found), Some(spread)).verdict;
-        assert_eq!(verdict(1.2, [1.1, 1.25]), Verdict::Met);
-        assert_eq!(verdict(1.2, [1.1, 1.26]), Verdict::Undecided);
-        assert_eq!(verdict(1.3, [1.2, 1.4]), Verdict::Undecided);
-        assert_eq!(verdict(1.3, [1.26, 1.4]), Verdict::Missed);
-        assert_eq!(verdict(1.3, crate::figure::ANYTHING), Verdict::Undecided);
-        let shown = table(&[Judged::new(target, Some(1.2), Some([1.1, 1.3]))]).to_string();
+        assert_eq!(verdict(1.2, Spread::Within([1.1, 1.25])), Verdict::Met);
+        assert_eq!(verdict(1.2, Spread::Within([1.1, 1.26])), Verdict::Undecided);
+        assert_eq!(verdict(1.3, Spread::Within([1.2, 1.4])), Verdict::Undecided);
+        assert_eq!(verdict(1.3, Spread::Within([1.26, 1.4])), Verdict::Missed);
+        assert_eq!(verdict(1.3, Spread::Anywhere), Verdict::Undecided);
+        let shown = table(&[Judged::new(target, Some(1.2), Some(Spread::Within([1.1, 1.3])))]).to_string();
         assert!(shown.contains("1.2 (1.1–1.3)") && shown.contains("undecided"), "{shown}");
-        let is_decided = |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some([1.0, value]) });
+        let is_decided = |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some(Spread::Within([1.0, value])) });
         assert!(is_decided(1.2) && !is_decided(1.3));
     }
 

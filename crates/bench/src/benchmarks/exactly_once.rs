@@ -4,6 +4,7 @@
 //! Without records the node looks nothing up, and appends the change alone. Everything else is the same code.
 
 use crate::ClusterSpec;
+use crate::figure::Figure;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
@@ -16,6 +17,9 @@ const FAULTS: u8 = 2;
 /// So many that the primary works in batches, and so few that the clients do not.
 const CLIENTS: usize = 16;
 
+/// The mode without backups, in which the records' share is greatest. Its figures have the targets.
+const UNREPLICATED: &str = "unreplicated";
+
 /// Measured with one client, for latency, and with several.
 struct Point {
     arm: Arm,
@@ -27,7 +31,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let faults = options.faults.unwrap_or(FAULTS);
     let run = Run::begin("exactly-once", options);
     let modes = [
-        ("unreplicated", 0, [Baseline::Unreplicated, Baseline::UnreplicatedWithoutRecords]),
+        (UNREPLICATED, 0, [Baseline::Unreplicated, Baseline::UnreplicatedWithoutRecords]),
         ("kasha", faults, [Baseline::None, Baseline::WithoutRecords]),
     ];
     let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
@@ -43,15 +47,12 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         }
     }
     let limit = Limit::Time(options.round);
-    let rounds = run.rounds_that_decide(|round| {
+    let rounds = run.rounds_that_decide(100, |round| {
         in_turns(round, &mut points, |Point { arm, alone, crowded }| {
             arm.round_into(1, &workload, limit, alone)?;
             arm.round_into(CLIENTS, &workload, limit, crowded)
         })?;
-        let [on, off, ..] = &points[..] else { unreachable!("pairs") };
-        let p50 = on.alone.relative_to(&off.alone, |round| round.p50_us);
-        let cpu = on.crowded.relative_to(&off.crowded, |round| round.cpu_us);
-        Ok(vec![("exactly_once.unreplicated.on/off.p50", p50), ("exactly_once.unreplicated.on/off.cpu", cpu)])
+        Ok(figures(UNREPLICATED, &points[..2]).into())
     })?;
     let about = format!(
         "with completion records and look-ups, and without; puts of {VALUE_BYTES} bytes to {KEYS} keys; latency of one \
@@ -72,11 +73,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     }
     section.tables.push(table);
     for (pair, (mode, ..)) in points.chunks(2).zip(modes) {
-        let [on, off] = pair else { unreachable!("pairs") };
-        let name = |figure: &str| format!("exactly_once.{mode}.on/off.{figure}");
-        section.ratio(name("p50"), on.alone.relative_to(&off.alone, |round| round.p50_us));
-        section.ratio(name("cpu"), on.crowded.relative_to(&off.crowded, |round| round.cpu_us));
-        section.ratio(name("updates"), on.crowded.relative_to(&off.crowded, |round| round.throughput));
+        figures(mode, pair).into_iter().for_each(|(name, figure)| section.ratio(name, figure));
     }
     let figure = |name: &str| format!("exactly_once.{}.longest_turn_us", name.replace(' ', "."));
     let longest =
@@ -84,4 +81,15 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     turns::show(&mut section, "Longest turns of the primary's event loop", turns::micros, longest);
     drop(points);
     Ok(section.took(run.end()?, rounds))
+}
+
+/// A mode with records by the same mode without.
+fn figures(mode: &str, pair: &[Point]) -> [(String, Figure); 3] {
+    let [on, off] = pair else { unreachable!("pairs") };
+    let name = |figure: &str| format!("exactly_once.{mode}.on/off.{figure}");
+    [
+        (name("p50"), on.alone.relative_to(&off.alone, |round| round.p50_us)),
+        (name("cpu"), on.crowded.relative_to(&off.crowded, |round| round.cpu_us)),
+        (name("updates"), on.crowded.relative_to(&off.crowded, |round| round.throughput)),
+    ]
 }

@@ -108,7 +108,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     // The first round connects.
     ping(&mut pinger, options.round / 10)?;
     let mut empty = Measured::new();
-    let rounds = run.rounds_that_decide(|_| {
+    let rounds = run.rounds_that_decide(100, |_| {
         let before = arm.probe.usage()?;
         let seen = pinger.machine().latency.clone();
         ping(&mut pinger, options.round)?;
@@ -117,7 +117,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         let tally = Tally { reads: latency.len(), latency, ..Tally::new() };
         empty.add(&tally, before, arm.probe.usage()?);
         arm.round(1, &workload, Limit::Time(options.round))?;
-        Ok(vec![(UPDATE_BY_EMPTY, arm.measured.relative_to(&empty, |round| round.p50_us))])
+        Ok(vec![(UPDATE_BY_EMPTY.to_owned(), arm.measured.relative_to(&empty, |round| round.p50_us))])
     })?;
 
     let about = format!(
