@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use kasha_bench::rivals::{Callers, Obstacle, RivalsOptions, rivals};
-use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency};
+use kasha_bench::{BenchOptions, Benchmark, DECIDING_ROUNDS_MIN, LatencyOptions, Report, all, latency};
 use kasha_runtime::say;
 
 use kasha::duration::parse;
@@ -142,7 +142,7 @@ struct BenchmarkArguments {
     /// Crashes to survive, where a benchmark has one such number.
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     faults: Option<u8>,
-    /// Rounds; the modes take turns in each.
+    /// Rounds; the modes take turns in each. Fewer than 6 decide no target about a median of rounds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long a round lasts.
@@ -167,6 +167,7 @@ struct BenchmarkArguments {
 
 impl BenchmarkArguments {
     fn options(&self) -> Result<BenchOptions> {
+        warn_of_few(self.rounds);
         Ok(BenchOptions {
             data: self.data.clone(),
             link_delay: self.link_delay,
@@ -203,7 +204,7 @@ struct LatencyArguments {
     /// Updates per mode and round.
     #[arg(long, default_value_t = 500)]
     operations: u32,
-    /// Rounds; the modes take turns in each.
+    /// Rounds; the modes take turns in each. Fewer than 6 decide no target about a median of rounds.
     #[arg(long, default_value_t = 20)]
     rounds: u32,
     #[command(flatten)]
@@ -288,7 +289,14 @@ fn run_all(arguments: &AllArguments) -> Result<()> {
     Ok(())
 }
 
+fn warn_of_few(rounds: u32) {
+    if rounds < DECIDING_ROUNDS_MIN {
+        say!("{rounds} rounds decide no target about a median of rounds: that takes {DECIDING_ROUNDS_MIN}\n");
+    }
+}
+
 fn run_latency(arguments: &LatencyArguments) -> Result<()> {
+    warn_of_few(arguments.rounds);
     let usual = LatencyOptions::new(std::env::current_exe()?, arguments.faults.0.clone());
     let options = LatencyOptions {
         bench: BenchOptions { rounds: arguments.rounds, patience: Duration::MAX, ..usual.bench },
@@ -299,7 +307,7 @@ fn run_latency(arguments: &LatencyArguments) -> Result<()> {
     let report = latency(&options)?;
     say!("{report}");
     let json = report.to_json();
-    arguments.output.write(&Report::new(&options.bench, vec![report.into_section()]), json)
+    arguments.output.write(&Report::new(&options.bench, vec![report.section()]), json)
 }
 
 fn run_rivals(arguments: &RivalsArguments) -> Result<()> {

@@ -53,19 +53,27 @@ impl Figure {
     /// The figure, so many times.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        let times = |end: f64| end * factor;
-        Self { value: times(self.value), spread: self.spread.map(|spread| spread.map(times)) }
+        self.map(|number| number * factor)
+    }
+
+    /// The figure and its range, rounded alike: a value at an end of its range stays there.
+    pub(crate) fn rounded(self, digits: usize) -> Self {
+        self.map(|number| rounded(number, digits))
+    }
+
+    fn map(self, each: impl Fn(f64) -> f64) -> Self {
+        let spread = self.spread.map(|spread| match spread {
+            Spread::Within(ends) => Spread::Within(ends.map(&each)),
+            Spread::Anywhere => Spread::Anywhere,
+        });
+        Self { value: each(self.value), spread }
     }
 }
 
-impl Spread {
-    /// The same with other ends.
-    pub(crate) fn map(self, each: impl Fn(f64) -> f64) -> Self {
-        match self {
-            Self::Within(ends) => Self::Within(ends.map(each)),
-            Self::Anywhere => Self::Anywhere,
-        }
-    }
+/// The number, rounded to this many digits behind the point.
+pub(crate) fn rounded(number: f64, digits: usize) -> f64 {
+    let scale = 10f64.powi(i32::try_from(digits).expect("a few digits"));
+    (number * scale).round() / scale
 }
 
 /// How many of so many sorted figures, at each end, a range leaves out: the true median lies beyond the others with a chance of

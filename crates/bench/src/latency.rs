@@ -68,21 +68,6 @@ impl LatencyOptions {
 /// # Errors
 /// If a cluster cannot be started or an update is not executed.
 pub fn latency(options: &LatencyOptions) -> anyhow::Result<LatencyReport> {
-    Ok(measure(options)?.0)
-}
-
-/// The same, as one of all benchmarks: for f = 1, 2, 3, in the time that is available.
-pub(crate) fn section(options: &BenchOptions) -> anyhow::Result<Section> {
-    let faults = options.faults.map_or_else(|| (1..=FAULTS_MAX).collect(), |faults| vec![faults]);
-    let patience = options.patience / u32::try_from(faults.len()).expect("a few");
-    let usual = LatencyOptions::new(options.exe.clone(), faults);
-    let link_delay = options.link_delay.unwrap_or(usual.link_delay);
-    let options = BenchOptions { patience, ..options.clone() };
-    let (report, rounds, took) = measure(&LatencyOptions { link_delay, bench: options, ..usual })?;
-    Ok(report.into_section().took(took, rounds))
-}
-
-fn measure(options: &LatencyOptions) -> anyhow::Result<(LatencyReport, u32, Took)> {
     options.check()?;
     let bench = BenchOptions { link_delay: Some(options.link_delay), ..options.bench.clone() };
     let (mut measured, mut rounds, mut took) = (Vec::new(), u32::MAX, Took::default());
@@ -103,7 +88,17 @@ fn measure(options: &LatencyOptions) -> anyhow::Result<(LatencyReport, u32, Took
         took = Took { time: took.time + ended.time, stolen: took.stolen.max(ended.stolen) };
     }
     let link_delay_us = u64::try_from(options.link_delay.as_micros()).unwrap_or(u64::MAX);
-    Ok((LatencyReport::new(Machine::this(), link_delay_us, options.value_bytes, &measured), rounds, took))
+    Ok(LatencyReport::new(Machine::this(), link_delay_us, options.value_bytes, &measured).took(took, rounds))
+}
+
+/// The same, as one of all benchmarks: for f = 1, 2, 3, in the time that is available.
+pub(crate) fn section(options: &BenchOptions) -> anyhow::Result<Section> {
+    let faults = options.faults.map_or_else(|| (1..=FAULTS_MAX).collect(), |faults| vec![faults]);
+    let patience = options.patience / u32::try_from(faults.len()).expect("a few");
+    let usual = LatencyOptions::new(options.exe.clone(), faults);
+    let link_delay = options.link_delay.unwrap_or(usual.link_delay);
+    let options = BenchOptions { patience, ..options.clone() };
+    Ok(latency(&LatencyOptions { link_delay, bench: options, ..usual })?.section())
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::figure::Spread;
 use crate::harness::{Measured, per};
 use crate::plot::{Axis, Plot, Series};
-use crate::section::{Cell, Section, Table, rounded};
-use crate::targets::{judge, table};
+use crate::section::{Cell, RATIO_DIGITS, Section, Table, Took, rounded};
+use crate::targets::verdicts;
 
 /// How updates are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -118,13 +118,17 @@ pub struct LatencyReport {
     pub value_bytes: usize,
     /// Every mode at every `f`.
     pub results: Vec<ModeResult>,
-    /// `latency.f2.kasha/sync.p50` and so on, for every `f` and for p99. `kasha/sync` and `kasha/unreplicated` are the
-    /// ratios of the medians at the largest `f`.
+    /// `latency.f2.kasha/sync.p50` and so on, for every `f`: the median of the rounds' ratios of medians. For p99: the ratio of
+    /// the 99th percentiles of all rounds. `kasha/sync` and `kasha/unreplicated` are those of the medians at the largest `f`.
     pub ratios: BTreeMap<String, f64>,
-    /// Where those of the medians may lie.
+    /// Where those of the medians may lie. With a host that disturbed the measurement, every one decides nothing.
     pub spreads: BTreeMap<String, Spread>,
     /// The fast-path rate of mode `kasha` at the largest `f`.
     pub fast_path_rate: f64,
+    /// Rounds of each mode.
+    pub rounds: u32,
+    #[serde(skip)]
+    took: Took,
 }
 
 impl LatencyReport {
@@ -151,23 +155,30 @@ impl LatencyReport {
             let others = results.iter().filter(|other| other.faults == kasha.faults && other.mode != Mode::Kasha);
             for other in others {
                 let pair = format!("kasha/{}", other.mode.name());
-                let (p50, p99) = (ratio(kasha.p50_us, other.p50_us), ratio(kasha.p99_us, other.p99_us));
-                let by_rounds = of(kasha).relative_to(of(other), |round| round.p50_us);
-                spreads
-                    .extend(by_rounds.spread.map(|spread| (format!("latency.f{}.{pair}.p50", kasha.faults), spread)));
-                ratios.insert(format!("latency.f{}.{pair}.p50", kasha.faults), p50);
-                ratios.insert(format!("latency.f{}.{pair}.p99", kasha.faults), p99);
+                let name = |figure: &str| format!("latency.f{}.{pair}.{figure}", kasha.faults);
+                let p50 = of(kasha).relative_to(of(other), |round| round.p50_us).rounded(RATIO_DIGITS);
+                spreads.extend(p50.spread.map(|spread| (name("p50"), spread)));
+                ratios.insert(name("p50"), p50.value);
+                ratios.insert(name("p99"), rounded(per(kasha.p99_us, other.p99_us), RATIO_DIGITS));
                 if is_largest {
-                    ratios.insert(pair, p50);
+                    ratios.insert(pair, p50.value);
                 }
             }
         }
-        Self { machine, link_delay_us, value_bytes, results, ratios, spreads, fast_path_rate }
+        let (rounds, took) = (0, Took::default());
+        Self { machine, link_delay_us, value_bytes, results, ratios, spreads, fast_path_rate, rounds, took }
+    }
+
+    /// Notes the time and the number of rounds.
+    pub(crate) fn took(mut self, took: Took, rounds: u32) -> Self {
+        (self.took, self.rounds) = (took, rounds);
+        self.spreads = self.section().spreads;
+        self
     }
 
     /// The report as the findings of one benchmark. Keys without an `f` are left out: they repeat others.
     #[must_use]
-    pub fn into_section(self) -> Section {
+    pub fn section(&self) -> Section {
         let about = format!(
             "one client, one update at a time: values of {} bytes, {} µs each way",
             self.value_bytes, self.link_delay_us
@@ -203,9 +214,10 @@ impl LatencyReport {
             axis: Axis::Linear,
             series: Mode::ALL.map(line).into(),
         });
-        section.spreads = self.spreads;
-        section.ratios = self.ratios.into_iter().filter(|(name, _)| name.starts_with("latency.")).collect();
-        section
+        section.spreads.clone_from(&self.spreads);
+        section.ratios.clone_from(&self.ratios);
+        section.ratios.retain(|name, _| name.starts_with("latency."));
+        section.took(self.took, self.rounds)
     }
 
     /// The report as JSON, for the record of measurements.
@@ -216,10 +228,6 @@ impl LatencyReport {
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts")
     }
-}
-
-fn ratio(this: f64, other: f64) -> f64 {
-    rounded(per(this, other), 3)
 }
 
 impl fmt::Display for LatencyReport {
@@ -265,22 +273,31 @@ impl fmt::Display for LatencyReport {
                 writeln!(f, "{:>6}  {:<20}  {:>7}  {:>7}", kasha.faults, pair, of("p50"), of("p99"))?;
             }
         }
-        write!(f, "\n{}", table(&judge(&["latency"], &self.ratios, &self.spreads)))
+        write!(f, "\n{}", verdicts(&self.section()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use kasha_wire::status::LoopUsage;
 
+    use super::*;
+    use crate::harness::load::Tally;
+
+    /// In six rounds. The machine is ten times slower in the last two.
     fn measured(faults: u8, mode: Mode, micros: u64) -> (u8, Mode, Measured) {
         let mut measured = Measured::new();
-        for n in 0..1000u64 {
-            // One in a thousand is slow, and not fast.
-            let slow = if n == 999 { 100 } else { 1 };
-            measured.tally.latency.saturating_record(micros * slow * 1000);
-            measured.tally.updates += 1;
-            measured.tally.fast += u64::from(mode == Mode::Kasha && slow == 1);
+        for round in 0..6 {
+            let mut tally = Tally::new();
+            for n in 0..1000u64 {
+                // One in a thousand is slow, and not fast.
+                let slow = if n == 999 { 100 } else { 1 };
+                let busy = if round >= 4 { 10 } else { 1 };
+                tally.latency.saturating_record(micros * slow * busy * 1000);
+                tally.updates += 1;
+                tally.fast += u64::from(mode == Mode::Kasha && slow == 1);
+            }
+            measured.add(&tally, LoopUsage::default(), LoopUsage::default());
         }
         (faults, mode, measured)
     }
@@ -321,6 +338,22 @@ mod tests {
         near("kasha/unreplicated", 1.1);
         near("kasha/sync", 440.0 / 1800.0);
         near("latency.f1.kasha/sync.p50", 440.0 / 900.0);
+    }
+
+    #[test]
+    fn a_ratio_lies_in_its_range_and_decides_unless_the_host_disturbed_it() {
+        let report = report();
+        let name = "latency.f1.kasha/unreplicated.p50";
+        let Spread::Within([from, to]) = report.spreads[name] else { panic!("{:?}", report.spreads) };
+        assert!((from..=to).contains(&report.ratios[name]), "{report:?}");
+        assert!(report.spreads.contains_key("latency.f2.kasha/sync.p50"));
+        let took = |stolen| report.clone().took(Took { stolen, ..Took::default() }, 6);
+        assert_eq!(took(0.0).spreads, report.spreads);
+        assert_eq!((took(0.5).spreads[name], took(0.5).rounds), (Spread::Anywhere, 6));
+        assert!(took(0.0).to_string().contains("  yes") && !took(0.0).to_string().contains("NO VERDICT"));
+        let disturbed = took(0.5).to_string();
+        assert!(disturbed.contains("NO VERDICT") && disturbed.contains("undecided"), "{disturbed}");
+        assert!(!disturbed.contains("  yes") && !disturbed.contains("MISSED"), "{disturbed}");
     }
 
     #[test]

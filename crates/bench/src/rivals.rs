@@ -28,9 +28,12 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use kasha_netlab::{Link, Netlab, NetlabOptions};
+use kasha_runtime::Clock;
 
+use crate::figure::Ticks;
 use crate::harness::in_turns;
 use crate::report::Machine;
+use crate::section::Took;
 use etcd::Etcd;
 use kasha::Kasha;
 use load::{Load, Round};
@@ -165,6 +168,7 @@ pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
 
 fn measure_all(options: &RivalsOptions, folder: &Path) -> anyhow::Result<RivalsReport> {
     let bar = progress_bar(options);
+    let (began, ticks) = (Clock::now(), Ticks::now());
     let (mut measured, mut networks) = (Vec::new(), Vec::new());
     for &delay in &options.delays {
         let network =
@@ -177,7 +181,8 @@ fn measure_all(options: &RivalsOptions, folder: &Path) -> anyhow::Result<RivalsR
         networks.push(NetworkFigures::new(delay, &lab.totals()));
     }
     bar.finish_and_clear();
-    Ok(RivalsReport::new(Machine::this(), options, networks, &measured))
+    let took = Took { time: Clock::now().since(began), stolen: Ticks::now().stolen_since(ticks) };
+    Ok(RivalsReport::new(Machine::this(), options, took, networks, &measured))
 }
 
 fn progress_bar(options: &RivalsOptions) -> ProgressBar {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json};
 
+pub(crate) use crate::figure::rounded;
 use crate::figure::{Figure, Spread};
 use crate::plot::Plot;
 
@@ -64,11 +65,8 @@ impl Cell {
     }
 }
 
-/// The number, rounded to this many digits behind the point.
-pub(crate) fn rounded(number: f64, digits: usize) -> f64 {
-    let scale = 10f64.powi(i32::try_from(digits).expect("a few digits"));
-    (number * scale).round() / scale
-}
+/// Digits behind the point of a figure and of its range.
+pub(crate) const RATIO_DIGITS: usize = 4;
 
 /// A table. In JSON each row is an object with the columns' names as keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,11 +135,20 @@ impl fmt::Display for Table {
 }
 
 /// What a benchmark took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Took {
     pub(crate) time: Duration,
     /// The share of the processors that the host took away meanwhile.
     pub(crate) stolen: f64,
+}
+
+impl Took {
+    /// What was measured meanwhile decides nothing, if this is something.
+    pub(crate) fn obstacle(self) -> Option<String> {
+        let percent = self.stolen * 100.0;
+        let text = || format!("NO VERDICT: the host of this machine took {percent:.0} % of its processors away");
+        (self.stolen >= STOLEN_MAX).then(text)
+    }
 }
 
 /// Of the processors' time: with more that is stolen, no figure decides anything.
@@ -158,6 +165,9 @@ pub struct Section {
     pub seconds: f64,
     /// Rounds of each mode; 0 if there are no rounds.
     pub rounds: u32,
+    /// Why no target is judged, if none is.
+    #[serde(skip)]
+    pub(crate) obstacle: Option<String>,
     /// The tables, in the order in which they are shown.
     pub tables: Vec<Table>,
     /// Figures to be compared with targets and with other runs, by name.
@@ -177,16 +187,17 @@ impl Section {
     pub(crate) fn new(name: &'static str, about: impl Into<String>) -> Self {
         let (tables, ratios, details, plots) = (Vec::new(), BTreeMap::new(), BTreeSet::new(), Vec::new());
         let spreads = BTreeMap::new();
-        Self { name, about: about.into(), seconds: 0.0, rounds: 0, tables, ratios, spreads, details, plots }
+        let (seconds, rounds, obstacle) = (0.0, 0, None);
+        Self { name, about: about.into(), seconds, rounds, obstacle, tables, ratios, spreads, details, plots }
     }
 
     /// Adds a figure under its name.
     pub(crate) fn ratio(&mut self, name: impl Into<String>, figure: impl Into<Figure>) {
-        let (name, Figure { value, spread }) = (name.into(), figure.into());
+        let (name, Figure { value, spread }) = (name.into(), figure.into().rounded(RATIO_DIGITS));
         if let Some(spread) = spread {
-            self.spreads.insert(name.clone(), spread.map(|end| rounded(end, 4)));
+            self.spreads.insert(name.clone(), spread);
         }
-        self.ratios.insert(name, rounded(value, 4));
+        self.ratios.insert(name, value);
     }
 
     /// The figure with this name says nothing: it decides no target.
@@ -215,9 +226,9 @@ impl Section {
     /// Notes the time and the number of rounds. What was measured while the host took processors away decides nothing.
     pub(crate) fn took(mut self, took: Took, rounds: u32) -> Self {
         (self.seconds, self.rounds) = (rounded(took.time.as_secs_f64(), 1), rounds);
-        if took.stolen >= STOLEN_MAX {
-            let percent = took.stolen * 100.0;
-            self.about += &format!("; NO VERDICT: the host of this machine took {percent:.0} % of its processors away");
+        self.obstacle = took.obstacle();
+        if let Some(obstacle) = &self.obstacle {
+            self.about += &format!("; {obstacle}");
             self.spreads = self.ratios.keys().map(|name| (name.clone(), Spread::Anywhere)).collect();
         }
         self

@@ -58,17 +58,8 @@ impl Report {
             client_states: options.states,
             shard_bytes: options.bytes,
         };
-        let spreads = sections.iter().flat_map(|section| section.spreads.clone()).collect();
         let seconds = rounded(sections.iter().map(|section| section.seconds).sum(), 1);
-        let names: Vec<&str> = sections.iter().map(|section| section.name).collect();
-        Self {
-            machine: Machine::this(),
-            settings,
-            seconds,
-            targets: judge(&names, &ratios, &spreads),
-            ratios,
-            sections,
-        }
+        Self { machine: Machine::this(), settings, seconds, targets: judge(&sections), ratios, sections }
     }
 
     /// The report as JSON, for other programs.

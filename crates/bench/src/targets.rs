@@ -1,11 +1,9 @@
 //! The targets: which figure must have which bound, and whether it was met.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use crate::figure::{Figure, Spread};
-use crate::section::{Cell, Table};
+use crate::section::{Cell, Section, Table};
 
 /// The kind of bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -205,15 +203,21 @@ pub(crate) fn is_decided(name: &str, figure: Figure) -> bool {
     targets.all(|&target| Judged::new(target, Some(figure.value), figure.spread).verdict != Verdict::Undecided)
 }
 
-/// Every target of these benchmarks, whether its figure was measured or not.
+/// Every target of the benchmarks that found this, whether its figure was measured or not.
 #[must_use]
-pub fn judge(benchmarks: &[&str], ratios: &BTreeMap<String, f64>, spreads: &BTreeMap<String, Spread>) -> Vec<Judged> {
-    let is_theirs = |target: &&Target| benchmarks.iter().any(|benchmark| target.is_of(benchmark));
-    let judged = TARGETS
-        .iter()
-        .filter(is_theirs)
-        .map(|&target| Judged::new(target, ratios.get(target.figure).copied(), spreads.get(target.figure).copied()));
+pub fn judge(sections: &[Section]) -> Vec<Judged> {
+    let judged = TARGETS.iter().filter_map(|&target| {
+        let section = sections.iter().find(|section| target.is_of(section.name))?;
+        let (found, spread) = (section.ratios.get(target.figure), section.spreads.get(target.figure));
+        Some(Judged::new(target, found.copied(), spread.copied()))
+    });
     judged.collect()
+}
+
+/// What a benchmark's targets came to, as text; before that, why they were not judged, if they were not.
+pub(crate) fn verdicts(section: &Section) -> String {
+    let obstacle = section.obstacle.iter().fold(String::new(), |text, obstacle| text + obstacle + "\n\n");
+    format!("{obstacle}{}", table(&judge(std::slice::from_ref(section))))
 }
 
 /// The judged targets as a table for people.
@@ -251,9 +255,11 @@ mod tests {
 
     #[test]
     fn a_figure_is_judged_by_its_bound() {
-        let ratios = [("clients.bytes_each", 116.0), ("floor.update/empty.p50", 1.26), ("something.else", 0.0)];
-        let ratios = ratios.map(|(name, value)| (name.to_owned(), value)).into();
-        let judged = judge(&["clients", "floor"], &ratios, &BTreeMap::new());
+        let mut sections = ["clients", "floor"].map(|name| Section::new(name, ""));
+        sections[0].ratio("clients.bytes_each", 116.0);
+        sections[1].ratio("floor.update/empty.p50", 1.26);
+        sections[1].ratio("something.else", 0.0);
+        let judged = judge(&sections);
         let verdicts: Vec<_> = judged.iter().map(|judged| (judged.target.figure, judged.verdict)).collect();
         let expected = [
             ("clients.many/one.p50", Verdict::NotMeasured),
@@ -276,7 +282,8 @@ mod tests {
         assert_eq!(verdict(1.3, Spread::Anywhere), Verdict::Undecided);
         let shown = table(&[Judged::new(target, Some(1.2), Some(Spread::Within([1.1, 1.3])))]).to_string();
         assert!(shown.contains("1.2 (1.1–1.3)") && shown.contains("undecided"), "{shown}");
-        let is_decided = |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some(Spread::Within([1.0, value])) });
+        let is_decided =
+            |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some(Spread::Within([1.0, value])) });
         assert!(is_decided(1.2) && !is_decided(1.3));
     }
 
@@ -286,14 +293,10 @@ mod tests {
             let owners = BENCHMARKS.iter().filter(|benchmark| target.is_of(benchmark.name));
             assert_eq!(owners.count(), 1, "{target:?}");
         }
-        let all: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
-        assert_eq!(
-            judge(&all, &BTreeMap::new(), &BTreeMap::new()).len(),
-            TARGETS.len(),
-            "what was not measured is not left out"
-        );
-        let keys = judge(&["hot-key"], &BTreeMap::new(), &BTreeMap::new());
+        let all: Vec<Section> = BENCHMARKS.iter().map(|benchmark| Section::new(benchmark.name, "")).collect();
+        assert_eq!(judge(&all).len(), TARGETS.len(), "what was not measured is not left out");
+        let keys = judge(&[Section::new("hot-key", "")]);
         assert!(!keys.is_empty() && keys.iter().all(|judged| judged.target.figure.starts_with("hot_key.")));
-        assert!(judge(&["batch"], &BTreeMap::new(), &BTreeMap::new()).is_empty(), "it has no targets");
+        assert!(judge(&[Section::new("batch", "")]).is_empty(), "it has no targets");
     }
 }

@@ -6,19 +6,15 @@
 
 use std::time::Duration;
 
-use kasha_runtime::Clock;
-
-use crate::figure::Ticks;
 use crate::harness::BenchOptions;
 use crate::rivals::{Callers, Obstacle, RivalsOptions, RivalsReport, rivals};
-use crate::section::{Section, Took};
+use crate::section::Section;
 
 const DELAY: Duration = Duration::from_micros(500);
 const ROUNDS: u32 = 3;
 const ROUND: Duration = Duration::from_millis(500);
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
-    let (began, ticks) = (Clock::now(), Ticks::now());
     let brief = RivalsOptions {
         data: options.data.clone(),
         delays: vec![DELAY],
@@ -28,8 +24,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         progress: options.progress,
         ..RivalsOptions::new(options.exe.clone())
     };
-    let section = section_of(rivals(&brief))?;
-    Ok(section.took(Took { time: Clock::now().since(began), stolen: Ticks::now().stolen_since(ticks) }, ROUNDS))
+    section_of(rivals(&brief))
 }
 
 fn section_of(found: Result<RivalsReport, Obstacle>) -> anyhow::Result<Section> {

@@ -13,7 +13,8 @@ use super::load::Round;
 use super::{Callers, RivalsOptions};
 use crate::limits::LATENCY_MAX_NANOS;
 use crate::report::Machine;
-use crate::targets::{judge, table};
+use crate::section::Took;
+use crate::targets::verdicts;
 
 /// A store and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,12 +191,17 @@ pub struct RivalsReport {
     /// `rivals.500us.kasha-fsync/etcd.p50` and so on for `p99`, `throughput` and `cpu`. With more than one caller:
     /// `rivals.500us.c64.…` or `rivals.500us.c64-shared.…`.
     pub ratios: BTreeMap<String, f64>,
+    /// Rounds of each store.
+    pub rounds: u32,
+    #[serde(skip)]
+    pub(super) took: Took,
 }
 
 impl RivalsReport {
     pub(super) fn new(
         machine: Machine,
         options: &RivalsOptions,
+        took: Took,
         networks: Vec<NetworkFigures>,
         measured: &[Measured],
     ) -> Self {
@@ -216,7 +222,8 @@ impl RivalsReport {
                 }
             }
         }
-        Self { machine, value_bytes: options.value_bytes, networks, results, ratios }
+        let (value_bytes, rounds) = (options.value_bytes, options.rounds);
+        Self { machine, value_bytes, networks, results, ratios, rounds, took }
     }
 
     /// The report as JSON, for the record of measurements.
@@ -239,7 +246,7 @@ fn ratio(this: f64, other: f64) -> f64 {
 
 impl fmt::Display for RivalsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, value_bytes, networks, results, ratios } = self;
+        let Self { machine, value_bytes, networks, results, ratios, .. } = self;
         writeln!(
             f,
             "One update of {value_bytes} bytes, three servers, {} cores ({}).\n\
@@ -279,16 +286,20 @@ impl fmt::Display for RivalsReport {
         for (key, ratio) in ratios {
             writeln!(f, "{key:<58} {ratio:>7.3}")?;
         }
-        write!(f, "\n{}", table(&judge(&["rivals"], ratios, &BTreeMap::new())))
+        write!(f, "\n{}", verdicts(&self.section()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::Verdict;
+    use crate::targets::{Verdict, judge};
 
     fn report() -> RivalsReport {
+        report_with(0.0)
+    }
+
+    fn report_with(stolen: f64) -> RivalsReport {
         let options = RivalsOptions::new("kasha".into());
         let mut measured = Vec::new();
         for callers in [Callers::apart(1), Callers::apart(64)] {
@@ -305,6 +316,7 @@ mod tests {
         RivalsReport::new(
             Machine { cores: 2, processor: "p".into(), kernel: "6".into() },
             &options,
+            Took { stolen, ..Took::default() },
             networks,
             &measured,
         )
@@ -319,10 +331,13 @@ mod tests {
         near("rivals.500us.kasha-f1/redis-wait1.p99", 0.75);
         near("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0);
         near("rivals.500us.c64.kasha-f2/redis-wait2.cpu", 5.0 / 6.0);
-        let judged = judge(&["rivals"], &report.ratios, &BTreeMap::new());
-        let met: Vec<_> = judged.iter().map(|judged| judged.verdict).collect();
-        assert_eq!(met, [Verdict::Met, Verdict::Missed, Verdict::Met]);
+        let verdicts =
+            |report: &RivalsReport| judge(&[report.section()]).iter().map(|judged| judged.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts(&report), [Verdict::Met, Verdict::Missed, Verdict::Met]);
         assert!(report.to_string().contains("MISSED"));
+        let disturbed = report_with(0.5);
+        assert_eq!(verdicts(&disturbed), [Verdict::Undecided; 3]);
+        assert!(disturbed.to_string().contains("NO VERDICT") && !disturbed.to_string().contains("MISSED"));
         assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
         assert!(
             (report.results[0].client_cpu_us - 20.0).abs() < 1e-9 && (report.results[0].packets - 4.0).abs() < 1e-9

@@ -21,7 +21,7 @@ impl RivalsReport {
             section.plots.extend(plot(network.delay_us, at_delay()));
         }
         self.ratios.iter().for_each(|(name, &value)| section.detail(name, value));
-        section
+        section.took(self.took, self.rounds)
     }
 }
 
