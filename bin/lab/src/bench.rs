@@ -1,13 +1,13 @@
 //! `kasha-lab bench`: measurements, as ratios within one run. The benchmarks themselves are in `kasha_bench`.
 
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use kasha_bench::rivals::{Callers, Obstacle, RivalsOptions, rivals};
-use kasha_bench::{BenchOptions, Benchmark, DECIDING_ROUNDS_MIN, LatencyOptions, Report, all, latency};
+use kasha_bench::{BenchOptions, Benchmark, DECIDING_ROUNDS_MIN, LatencyOptions, Report, all, latency, page};
 use kasha_runtime::say;
 
 use kasha::duration::parse;
@@ -56,13 +56,20 @@ enum Bench {
     Scan(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
+    /// Print the page of results that a file of `--json` makes.
+    Page {
+        /// A file of `all`, or of any other benchmark but `latency` and `rivals`.
+        file: PathBuf,
+    },
     /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
     All(AllArguments),
 }
 
 impl Bench {
-    fn output(&self) -> &Output {
-        match self {
+    /// The files that it writes, if any.
+    fn output(&self) -> Option<&Output> {
+        Some(match self {
+            Self::Page { .. } => return None,
             Self::Latency(arguments) => &arguments.output,
             Self::Rivals(arguments) => &arguments.output,
             Self::All(arguments) => &arguments.each.output,
@@ -82,7 +89,7 @@ impl Bench {
             | Self::Cleaning(arguments)
             | Self::Stalls(arguments)
             | Self::Scan(arguments) => &arguments.output,
-        }
+        })
     }
 }
 
@@ -95,7 +102,7 @@ struct Output {
     /// Draw the plots into this folder.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// Write the tables to this file, as Markdown.
+    /// Write the page of results to this file, as Markdown.
     #[arg(long)]
     markdown: Option<PathBuf>,
 }
@@ -248,7 +255,7 @@ fn parse_faults(text: &str) -> Result<Faults, String> {
 }
 
 pub fn run(arguments: &BenchArguments) -> Result<()> {
-    arguments.what.output().open()?;
+    arguments.what.output().map_or(Ok(()), Output::open)?;
     match &arguments.what {
         Bench::Latency(arguments) => run_latency(arguments),
         Bench::Throughput(arguments) => run_one("throughput", arguments),
@@ -268,6 +275,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Stalls(arguments) => run_one("stalls", arguments),
         Bench::Scan(arguments) => run_one("scan", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
+        Bench::Page { file } => show_page(file),
         Bench::All(arguments) => run_all(arguments),
     }
 }
@@ -278,6 +286,13 @@ fn run_one(name: &str, arguments: &BenchmarkArguments) -> Result<()> {
     let report = Report::new(&options, vec![benchmark.run(&options)?]);
     say!("{report}");
     arguments.output.write(&report, report.to_json())
+}
+
+fn show_page(file: &Path) -> Result<()> {
+    let json = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let page = page(&json).with_context(|| file.display().to_string())?;
+    say!("{}", page.trim_end());
+    Ok(())
 }
 
 fn run_all(arguments: &AllArguments) -> Result<()> {

@@ -68,21 +68,34 @@ impl Cell {
 /// Digits behind the point of a figure and of its range.
 pub(crate) const RATIO_DIGITS: usize = 4;
 
+/// A range as it is shown.
+pub(crate) fn range(spread: Option<Spread>) -> String {
+    match spread {
+        Some(Spread::Within([from, to])) => format!("{from}–{to}"),
+        Some(Spread::Anywhere) | None => "-".to_owned(),
+    }
+}
+
+fn file_names<S: Serializer>(plots: &[Plot], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(plots.iter().map(|plot| &plot.file))
+}
+
 /// A table. In JSON each row is an object with the columns' names as keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     /// The title of the table.
     pub title: String,
     /// The names of the columns, with their units.
-    pub columns: Vec<&'static str>,
+    pub columns: Vec<String>,
     /// The rows, with one cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// Without rows yet.
-    pub(crate) fn new(title: &str, columns: &[&'static str]) -> Self {
-        Self { title: title.to_owned(), columns: columns.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(title: &str, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&name| name.to_owned()).collect();
+        Self { title: title.to_owned(), columns, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -101,7 +114,7 @@ impl Table {
 impl Serialize for Table {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let row = |cells: &Vec<Cell>| -> Json {
-            let named = self.columns.iter().zip(cells).map(|(name, cell)| ((*name).to_owned(), cell.to_json()));
+            let named = self.columns.iter().zip(cells).map(|(name, cell)| (name.clone(), cell.to_json()));
             Json::Object(named.collect::<Map<_, _>>())
         };
         let rows: Vec<Json> = self.rows.iter().map(row).collect();
@@ -129,7 +142,7 @@ impl fmt::Display for Table {
             }
             writeln!(f)
         };
-        line(f, &self.columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        line(f, &self.columns)?;
         shown.iter().try_for_each(|row| line(f, row))
     }
 }
@@ -175,10 +188,10 @@ pub struct Section {
     /// Where those figures may lie that are medians of rounds, or that decide nothing.
     pub spreads: BTreeMap<String, Spread>,
     /// Names of figures that are not shown below the tables, because a table has them.
-    #[serde(skip)]
+    #[serde(rename = "in_tables")]
     details: BTreeSet<String>,
-    /// The plots of the tables.
-    #[serde(skip)]
+    /// The plots of the tables; in JSON only the names of their files.
+    #[serde(serialize_with = "file_names")]
     pub plots: Vec<Plot>,
 }
 
@@ -210,13 +223,6 @@ impl Section {
         let name = name.into();
         self.details.insert(name.clone());
         self.ratio(name, figure);
-    }
-
-    /// The figures that stand in no table, as one table.
-    pub(crate) fn figures(&self) -> Table {
-        let mut table = Table::new("Figures", &["figure", "found"]);
-        self.shown().for_each(|(name, value)| table.row([Cell::from(name.as_str()), Cell::from(value.to_string())]));
-        table
     }
 
     fn shown(&self) -> impl Iterator<Item = (&String, &f64)> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::benchmarks::BENCHMARKS;
 use crate::harness::BenchOptions;
-use crate::markdown;
+use crate::page::page;
 use crate::report::Machine;
 use crate::section::{Section, rounded};
 use crate::targets::{Judged, judge, table};
@@ -71,15 +71,12 @@ impl Report {
         serde_json::to_string_pretty(self).expect("numbers and texts")
     }
 
-    /// Writes the tables as Markdown, with the targets below them.
+    /// Writes the [`page`] of this report.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn write_markdown(&self, path: &Path) -> anyhow::Result<()> {
-        let sections: String = self.sections.iter().map(markdown::section).collect();
-        let targets = if self.targets.is_empty() { String::new() } else { markdown::table(&table(&self.targets)) };
-        let text = format!("Measured on {}.\n\n{sections}{targets}", self.place());
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        std::fs::write(path, page(&self.to_json())?).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Draws the plots into a folder.
@@ -95,13 +92,8 @@ impl Report {
     /// The machine, the time and the targets, as text.
     #[must_use]
     pub fn summary(&self) -> String {
-        let place = format!("{}; {} s\n", self.place(), self.seconds);
+        let place = format!("{}; {} s\n", self.machine, self.seconds);
         if self.targets.is_empty() { place } else { format!("{place}\n{}", table(&self.targets)) }
-    }
-
-    fn place(&self) -> String {
-        let Machine { cores, processor, kernel } = &self.machine;
-        format!("{cores} processors ({processor}), kernel {kernel}")
     }
 }
 

@@ -1,12 +1,12 @@
 //! The targets: which figure must have which bound, and whether it was met.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::figure::{Figure, Spread};
-use crate::section::{Cell, Section, Table};
+use crate::section::{Cell, Section, Table, range};
 
 /// The kind of bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The figure must not be greater.
@@ -153,7 +153,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 /// Whether a target is met.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It is, wherever in its range the figure lies.
@@ -164,6 +164,18 @@ pub enum Verdict {
     Undecided,
     /// Its figure was not measured.
     NotMeasured,
+}
+
+impl Verdict {
+    /// The verdict in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Missed => "MISSED",
+            Self::Undecided => "undecided",
+            Self::NotMeasured => "not measured",
+        }
+    }
 }
 
 /// A target, and the figure that was found.
@@ -182,18 +194,23 @@ pub struct Judged {
 
 impl Judged {
     fn new(target: Target, found: Option<f64>, spread: Option<Spread>) -> Self {
-        let meets = |figure: f64| match target.bound {
-            Bound::AtMost => figure <= target.value,
-            Bound::AtLeast => figure >= target.value,
-        };
-        let verdict = match (found, spread) {
-            (None, _) => Verdict::NotMeasured,
-            (Some(_), Some(Spread::Anywhere)) => Verdict::Undecided,
-            (Some(_), Some(Spread::Within([from, to]))) if meets(from) != meets(to) => Verdict::Undecided,
-            (Some(found), _) if meets(found) => Verdict::Met,
-            (Some(_), _) => Verdict::Missed,
-        };
+        let verdict = verdict((target.bound, target.value), found, spread);
         Self { target, found, spread, verdict }
+    }
+}
+
+/// Whether a figure in this range meets its bound.
+pub(crate) fn verdict((bound, value): (Bound, f64), found: Option<f64>, spread: Option<Spread>) -> Verdict {
+    let meets = |figure: f64| match bound {
+        Bound::AtMost => figure <= value,
+        Bound::AtLeast => figure >= value,
+    };
+    match (found, spread) {
+        (None, _) => Verdict::NotMeasured,
+        (Some(_), Some(Spread::Anywhere)) => Verdict::Undecided,
+        (Some(_), Some(Spread::Within([from, to]))) if meets(from) != meets(to) => Verdict::Undecided,
+        (Some(found), _) if meets(found) => Verdict::Met,
+        (Some(_), _) => Verdict::Missed,
     }
 }
 
@@ -220,30 +237,39 @@ pub(crate) fn verdicts(section: &Section) -> String {
     format!("{obstacle}{}", table(&judge(std::slice::from_ref(section))))
 }
 
+/// The columns of a table of judged targets.
+pub(crate) const COLUMNS: &[&str] = &["figure", "target", "found", "range", "verdict", "what it means"];
+
+/// A row of such a table.
+pub(crate) fn row(
+    figure: &str,
+    (bound, value): (Bound, f64),
+    found: Option<f64>,
+    spread: Option<Spread>,
+    verdict: Verdict,
+    about: &str,
+) -> [Cell; 6] {
+    let sign = match bound {
+        Bound::AtMost => "≤",
+        Bound::AtLeast => "≥",
+    };
+    let found = found.map_or_else(|| "-".to_owned(), |found| found.to_string());
+    let texts = [
+        figure.to_owned(),
+        format!("{sign} {value}"),
+        found,
+        range(spread),
+        verdict.name().to_owned(),
+        about.to_owned(),
+    ];
+    texts.map(Cell::from)
+}
+
 /// The judged targets as a table for people.
 pub(crate) fn table(judged: &[Judged]) -> Table {
-    let mut table = Table::new("Targets", &["figure", "target", "found", "met", "what it means"]);
-    for Judged { target, found, spread, verdict } in judged {
-        let sign = match target.bound {
-            Bound::AtMost => "≤",
-            Bound::AtLeast => "≥",
-        };
-        table.row([
-            Cell::from(target.figure),
-            Cell::from(format!("{sign} {}", target.value)),
-            match (found, spread) {
-                (None, _) => Cell::from("not measured"),
-                (Some(found), Some(Spread::Within([from, to]))) => Cell::from(format!("{found} ({from}–{to})")),
-                (Some(found), Some(Spread::Anywhere) | None) => Cell::from(found.to_string()),
-            },
-            Cell::from(match verdict {
-                Verdict::Met => "yes",
-                Verdict::Missed => "MISSED",
-                Verdict::Undecided => "undecided",
-                Verdict::NotMeasured => "-",
-            }),
-            Cell::from(target.about),
-        ]);
+    let mut table = Table::new("Targets", COLUMNS);
+    for Judged { target: Target { figure, bound, value, about }, found, spread, verdict } in judged {
+        table.row(row(figure, (*bound, *value), *found, *spread, *verdict, about));
     }
     table
 }
@@ -281,7 +307,7 @@ mod tests {
         assert_eq!(verdict(1.3, Spread::Within([1.26, 1.4])), Verdict::Missed);
         assert_eq!(verdict(1.3, Spread::Anywhere), Verdict::Undecided);
         let shown = table(&[Judged::new(target, Some(1.2), Some(Spread::Within([1.1, 1.3])))]).to_string();
-        assert!(shown.contains("1.2 (1.1–1.3)") && shown.contains("undecided"), "{shown}");
+        assert!(shown.contains("1.2    1.1–1.3") && shown.contains("undecided"), "{shown}");
         let is_decided =
             |value| is_decided("floor.update/empty.p50", Figure { value, spread: Some(Spread::Within([1.0, value])) });
         assert!(is_decided(1.2) && !is_decided(1.3));
