@@ -35,7 +35,7 @@ pub struct Stage {
     pub history: History,
     /// The workloads of the run.
     pub mix: Mix,
-    /// Draws of the load.
+    /// Draws when clients ask, and what some scenarios do to the cluster.
     pub rng: Rng,
     /// The load has ended: nothing more is asked for.
     pub stopped: bool,
@@ -169,7 +169,7 @@ impl Client {
 
 /// The next read of the load.
 fn next_read(stage: &mut Stage) -> Option<Ask> {
-    let draws = std::iter::repeat_with(|| stage.mix.next(&mut stage.rng));
+    let draws = std::iter::repeat_with(|| stage.mix.draw());
     let ask = draws.take(READ_DRAWS_MAX).find(|ask| ask.action.is_read())?;
     let (least, most) = READER_PATIENCE_MILLIS;
     Some(Ask { deadline_millis: Some(stage.rng.between(least, most)), ..ask })
@@ -267,7 +267,7 @@ impl Actor for Client {
             let ask = match self.task {
                 Task::Audit => stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::get(&key).into() }),
                 Task::Load | Task::Reads if stage.stopped => None,
-                Task::Load => Some(stage.mix.next(&mut stage.rng)),
+                Task::Load => Some(stage.mix.draw()),
                 Task::Reads => next_read(stage),
             };
             let Some(ask) = ask else { break };

@@ -146,7 +146,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
     let (shape, intensity) = plan(options.scenario, &mut rng);
     let stage = Rc::new(RefCell::new(Stage {
         history: History::default(),
-        mix: Mix::drawn(&mut rng, shape.kind, shape.load),
+        mix: Mix::drawn(rng.next_u64(), shape.kind, shape.load),
         rng: rng.fork(),
         stopped: false,
         to_read: VecDeque::new(),

@@ -1,10 +1,10 @@
-//! The arguments of any operation, where the code of the operation is drawn. None of them lets a value end (`expiring`).
+//! The arguments of any operation, where the operation is drawn by its name. None of them lets a value end (`expiring`):
+//! checkers of several keys do not know of ends.
 
 use kasha_machine::Rng;
-use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, Lifetime, Parts, Row};
-use kasha_wire::outcome::Shape;
+use kasha_wire::operation::{Bounds, Check, ItemKind, Items, ItemsBuffer, Lifetime, Parts};
+use kasha_wire::{Read, Update};
 
 /// Bounds that some numbers of a run are at.
 pub(super) fn bounds(rng: &mut Rng) -> Bounds {
@@ -12,13 +12,11 @@ pub(super) fn bounds(rng: &mut Rng) -> Bounds {
     Bounds::new(most.min(2) - 2, most).expect("in order")
 }
 
-/// Whether the operation can be drawn. Checkers of several keys do not know of ends.
-pub(super) fn may_be_drawn(row: &Row) -> bool {
-    let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(ItemsBuffer::new);
-    let (bounds, lists) = (Bounds::NONE, Some(&lists));
-    let mut drawn = Drawn { key: b"k", value: b"v", expected: b"v", version: 1, delta: 1, bounds, lists };
-    let update = Update::row_of(row.code).map(|_| Update::build(row.code, &mut drawn).is_ok());
-    update.unwrap_or(row.shape != Shape::Expiry)
+/// The code of one of the operations with these names.
+pub(super) fn one_of(rng: &mut Rng, names: &[&str]) -> u8 {
+    let name = *rng.pick(names);
+    let mut rows = Update::ALL.iter().chain(Read::ALL).chain(Check::ALL);
+    rows.find(|row| row.name == name).expect("a name of the wire's table").code
 }
 
 pub(super) struct Drawn<'a> {
