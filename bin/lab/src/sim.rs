@@ -1,15 +1,18 @@
 //! `kasha-lab sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
-use kasha_runtime::say;
+use kasha_runtime::{say, thread_cpu_nanos};
 use kasha_sim::cover::{self, Cover};
-use kasha_sim::sweep::{must_reach, run_each};
+use kasha_sim::shares::Shares;
+use kasha_sim::sweep::{must_reach, run_each, sweep_for};
 use kasha_sim::{Bug, RunReport, Scenario, SimOptions, SweepReport, sweep};
 
 /// How many runs of a chosen list should reach each path, if the sweep has so many: after the next change of the code
@@ -21,6 +24,9 @@ pub struct SimArguments {
     /// How many seeds to run.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
+    /// Run seeds until they have taken so much processor time, of which each scenario has its share.
+    #[arg(long, conflicts_with_all = ["seed", "seeds"])]
+    processor_seconds: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     start: u64,
@@ -37,7 +43,7 @@ pub struct SimArguments {
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path.
-    #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "processor_seconds", "scenario"])]
     runs: Option<PathBuf>,
     /// Write such a file: a few of the runs, which together reach everything that the whole sweep reaches.
     #[arg(long, conflicts_with = "seed")]
@@ -116,15 +122,20 @@ fn show(report: &RunReport) -> Result<()> {
 }
 
 fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
-    let end = arguments.start.checked_add(arguments.seeds);
-    let seeds = arguments.start..end.context("there are not so many seeds behind the first one: begin earlier")?;
-    say!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
-    let bar = progress_bar(arguments.seeds);
     let cover = Mutex::new(Cover::default());
-    let report = sweep(seeds, scenarios, jobs(arguments), planted, |run| {
+    let bar = progress_bar(arguments.processor_seconds.is_none().then_some(arguments.seeds));
+    let progress = |run: &RunReport| {
         cover.lock().expect("nobody panics with it").add(run);
         note(&bar, run)
-    });
+    };
+    let report = match arguments.processor_seconds {
+        Some(seconds) => sweep_for_seconds(arguments, seconds, scenarios, planted, progress)?,
+        None => {
+            let seeds = seeds_from(arguments.start, arguments.seeds)?;
+            say!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
+            sweep(seeds, scenarios, jobs(arguments), planted, progress)
+        }
+    };
     bar.finish_and_clear();
     write_cover(arguments, cover)?;
     let unreached = match planted {
@@ -132,6 +143,36 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
         Some(_) => Vec::new(),
     };
     conclude(&report, &unreached)
+}
+
+/// The most seeds of a sweep with a budget of time.
+const SEEDS_IN_TIME: u64 = 1 << 40;
+
+fn seeds_from(start: u64, count: u64) -> Result<Range<u64>> {
+    let end = start.checked_add(count).context("there are not so many seeds behind the first one: begin earlier")?;
+    Ok(start..end)
+}
+
+/// Runs every scenario with its seeds until the time is spent, and says how far that was.
+fn sweep_for_seconds(
+    arguments: &SimArguments,
+    seconds: u64,
+    scenarios: &[Scenario],
+    planted: Option<Bug>,
+    progress: impl Fn(&RunReport) -> bool + Sync,
+) -> Result<SweepReport> {
+    let start = seeds_from(arguments.start, SEEDS_IN_TIME)?.start;
+    say!("commit {}, {seconds} processor seconds of seeds from {start}, {} scenarios", commit(), scenarios.len());
+    let shares = Mutex::new(Shares::new(scenarios, start, Duration::from_secs(seconds)));
+    let clock = || Duration::from_nanos(thread_cpu_nanos());
+    let report = sweep_for(&shares, jobs(arguments), planted, clock, progress);
+    let shares = shares.into_inner().expect("all threads have ended");
+    let [fewest, most] = shares
+        .fewest_and_most()
+        .expect("there are scenarios")
+        .map(|(scenario, runs)| format!("{runs} of {}", scenario.name()));
+    say!("{} runs in {} processor seconds: {fewest} to {most}", report.runs, shares.spent().as_secs());
+    Ok(report)
 }
 
 /// Writes the list of runs that the user asked for.
@@ -148,7 +189,7 @@ fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Resu
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let list = cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
     say!("commit {}, {} runs of {}", commit(), list.len(), file.display());
-    let bar = progress_bar(list.len() as u64);
+    let bar = progress_bar(Some(list.len() as u64));
     let runs = list.into_iter().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
     let cover = Mutex::new(Cover::default());
     let report = run_each(runs, jobs(arguments), |run| {
@@ -172,8 +213,9 @@ fn jobs(arguments: &SimArguments) -> usize {
     arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-fn progress_bar(runs: u64) -> ProgressBar {
-    let bar = ProgressBar::new(runs);
+/// `runs`: how many there will be, if that is known.
+fn progress_bar(runs: Option<u64>) -> ProgressBar {
+    let bar = runs.map_or_else(ProgressBar::no_length, ProgressBar::new);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }

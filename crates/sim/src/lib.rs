@@ -38,6 +38,7 @@ pub mod run;
 pub mod scenario;
 pub mod shared_session;
 pub mod sharer;
+pub mod shares;
 pub mod stranger;
 pub mod sweep;
 pub mod trace;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kasha_types::probe::Probe;
 
@@ -11,6 +12,7 @@ use crate::planted::Bug;
 use crate::probes::Probes;
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
+use crate::shares::Shares;
 
 /// A sweep over all scenarios with this many runs must reach all of [`MUST_REACH`].
 pub const RUNS_THAT_REACH_ALL: u64 = 500;
@@ -187,6 +189,25 @@ pub fn sweep(
     run_each(seeds.map(|seed| SimOptions { planted, ..SimOptions::new(scenario(seed), seed) }), jobs, progress)
 }
 
+/// Does runs until the processor time is spent that `shares` has. `clock`: the processor time of the present thread.
+pub fn sweep_for(
+    shares: &Mutex<Shares>,
+    jobs: usize,
+    planted: Option<Bug>,
+    clock: fn() -> Duration,
+    progress: impl Fn(&RunReport) -> bool + Sync,
+) -> SweepReport {
+    let shares = || shares.lock().expect("nobody panics with it");
+    let next = || shares().begin().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
+    let timed = |options: SimOptions| {
+        let began = clock();
+        let report = run(options);
+        shares().end(options.scenario, clock() - began);
+        report
+    };
+    on_threads(jobs, next, timed, progress)
+}
+
 /// Does these runs, several at a time, until `progress` returns `false` for one.
 pub fn run_each(
     runs: impl Iterator<Item = SimOptions> + Send,
@@ -194,9 +215,17 @@ pub fn run_each(
     progress: impl Fn(&RunReport) -> bool + Sync,
 ) -> SweepReport {
     let runs = Mutex::new(runs);
+    on_threads(jobs, || runs.lock().expect("nobody panics with it").next(), run, progress)
+}
+
+fn on_threads(
+    jobs: usize,
+    next: impl Fn() -> Option<SimOptions> + Sync,
+    run: impl Fn(SimOptions) -> RunReport + Sync,
+    progress: impl Fn(&RunReport) -> bool + Sync,
+) -> SweepReport {
     let stopped = AtomicBool::new(false);
     let total = Mutex::new(SweepReport::default());
-    let next = || runs.lock().expect("nobody panics with it").next();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
