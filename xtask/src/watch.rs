@@ -3,29 +3,56 @@
 //! How long a program takes says more about the machine than about the change that is tested. So no time is a failure.
 //! A program that prints nothing for [`SILENCE_MAX`] hangs, and is ended. The programs of long stages print lines all
 //! the while.
+//!
+//! What a stage prints is shown at once, or kept until the stage is over if it runs beside another.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::host::{Ticks, build_seconds};
+use crate::stop::{self, Stop};
 
 /// A program that prints nothing for this long makes no progress. No program needs a quarter of it on a machine that is
 /// three times slower than the budgets assume.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
 
+/// Where a stage's output goes.
+enum Output {
+    Shown,
+    Kept(Mutex<String>),
+}
+
+impl Output {
+    fn out(&self, text: &str) {
+        match self {
+            Self::Shown => print!("{text}"),
+            Self::Kept(kept) => *kept.lock().expect("nobody panics with it") += text,
+        }
+    }
+
+    fn error(&self, text: &str) {
+        match self {
+            Self::Shown => eprint!("{text}"),
+            Self::Kept(_) => self.out(text),
+        }
+    }
+}
+
 /// Measures the time of a stage, and watches its programs.
 pub(crate) struct Watch {
     started: Instant,
     silence_max: Duration,
+    output: Arc<Output>,
+    stop: Arc<Stop>,
     /// Nobody is there to interrupt a program that hangs, so the watch does it.
     unattended: bool,
     /// Milliseconds of builds, as cargo tells them. At a terminal, where cargo writes by itself, nothing is known of them.
@@ -34,10 +61,36 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// The watch of a command that has no stages.
     pub(crate) fn start() -> Self {
+        Self::of_stage(&Arc::default(), false)
+    }
+
+    /// The watch of a stage; `kept`: its output is kept. Its programs are ended when `stop` says so, if nobody else does it.
+    pub(crate) fn of_stage(stop: &Arc<Stop>, kept: bool) -> Self {
         let unattended = std::env::var_os("CI").is_some() || !std::io::stdin().is_terminal();
-        let (building, ticks) = (Arc::default(), Ticks::now());
-        Self { started: Instant::now(), silence_max: SILENCE_MAX, unattended, building, ticks }
+        let (building, ticks, stop) = (Arc::default(), Ticks::now(), Arc::clone(stop));
+        let output = Arc::new(if kept { Output::Kept(Mutex::default()) } else { Output::Shown });
+        Self { started: Instant::now(), silence_max: SILENCE_MAX, output, stop, unattended, building, ticks }
+    }
+
+    /// Whether a person can interrupt the programs.
+    #[cfg(test)]
+    pub(crate) fn is_attended(&self) -> bool {
+        !self.unattended
+    }
+
+    /// Prints a line.
+    pub(crate) fn say(&self, line: &str) {
+        self.output.out(&format!("{line}\n"));
+    }
+
+    /// What was printed and kept.
+    pub(crate) fn kept(&self) -> String {
+        match &*self.output {
+            Output::Shown => String::new(),
+            Output::Kept(kept) => kept.lock().expect("nobody panics with it").clone(),
+        }
     }
 
     /// What of the time says nothing of the change that is tested, for the table.
@@ -60,7 +113,7 @@ impl Watch {
 
     /// Runs a program to its end, prints its output, and returns the lines of its standard output.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Vec<String>> {
-        self.run_with(command, |line| print!("{line}"))
+        self.run_with(command, |line| self.output.out(line))
     }
 
     /// The same, but without printing the output.
@@ -77,12 +130,16 @@ impl Watch {
             // would keep Ctrl-C from the program.
             command.process_group(0);
         }
+        let keeps = matches!(*self.output, Output::Kept(_));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(if self.unattended { Stdio::piped() } else { Stdio::inherit() })
+            .stderr(if self.unattended || keeps { Stdio::piped() } else { Stdio::inherit() })
             .spawn()
             .with_context(|| format!("could not start `{shown}`"))?;
+        if self.unattended {
+            self.stop.begin(child.id());
+        }
         let heard = Arc::new(LastHeard::new(self.started));
         let (ended, watched) = mpsc::channel::<()>();
         let killed = self.unattended.then(|| {
@@ -91,10 +148,11 @@ impl Watch {
         });
         // Cargo's progress is on standard error: it counts, too.
         let errors = child.stderr.take().map(|errors| {
-            let (heard, building) = (Arc::clone(&heard), Arc::clone(&self.building));
-            thread::spawn(move || relay_errors(errors, &heard, &building))
+            let (heard, building, output) = (Arc::clone(&heard), Arc::clone(&self.building), Arc::clone(&self.output));
+            thread::spawn(move || relay_errors(errors, &heard, &building, &output))
         });
         let lines = relay(BufReader::new(child.stdout.take().expect("piped above")), &heard, show)?;
+        self.stop.end(child.id());
         let status = child.wait()?;
         drop(ended);
         if let Some(errors) = errors {
@@ -139,7 +197,7 @@ fn end_if_silent(group: u32, silence_max: Duration, heard: &LastHeard, ended: &m
     loop {
         let left = silence_max.saturating_sub(heard.silence());
         if left.is_zero() {
-            let _ = Command::new("sh").args(["-c", &format!("kill -s KILL -- -{group}")]).status();
+            stop::kill(group);
             return true;
         }
         if ended.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
@@ -161,14 +219,14 @@ fn relay(mut from: impl BufRead, heard: &LastHeard, mut show: impl FnMut(&str)) 
     Ok(lines)
 }
 
-fn relay_errors(mut from: impl Read, heard: &LastHeard, building: &AtomicU64) {
+fn relay_errors(mut from: impl Read, heard: &LastHeard, building: &AtomicU64, output: &Output) {
     let (mut bytes, mut line) = ([0; 4096], String::new());
     while let Ok(count) = from.read(&mut bytes)
         && count > 0
     {
         heard.now();
         let text = String::from_utf8_lossy(&bytes[..count]);
-        eprint!("{text}");
+        output.error(&text);
         line += &text;
         while let Some(end) = line.find('\n') {
             let rest = line.split_off(end + 1);
