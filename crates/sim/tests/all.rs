@@ -1,5 +1,6 @@
 //! All tests of the crate in one program, which is optimized and linked once.
 
+mod digests;
 mod docs;
 mod planted;
 mod scenarios;
