@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     const COSTS: [(Scenario, u64); 4] =
-        [(Scenario::Swarm, 1), (Scenario::Crash, 2), (Scenario::SharedSession, 30), (Scenario::Zombie, 1)];
+        [(Scenario::Swarm, 1), (Scenario::Crash, 2), (Scenario::SharedSession, 40), (Scenario::Zombie, 1)];
 
     /// The seeds of each scenario, if a run takes so many times as long as `COSTS` says.
     fn sweep(start: u64, budget: u64, times: u64, jobs: usize) -> (Shares, [Vec<u64>; 4]) {
