@@ -83,6 +83,14 @@ pub struct Span {
     pub len: u32,
 }
 
+impl Span {
+    /// The range of the arena's bytes.
+    #[must_use]
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
 /// Bytes to write to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -229,7 +237,7 @@ impl Effects {
     /// The bytes of a span.
     #[must_use]
     pub fn bytes(&self, span: Span) -> &[u8] {
-        &self.arena[span.start as usize..][..span.len as usize]
+        &self.arena[span.range()]
     }
 
     /// A log is about to lose bytes that effects of this turn name: copies them, while they are there.
@@ -238,7 +246,7 @@ impl Effects {
             match self.queue[index] {
                 Effect::Send { to, head, tail: Some(slice), gate } if slice.shard == shard => {
                     let mark = self.mark();
-                    self.arena.extend_from_within(head.start as usize..(head.start + head.len) as usize);
+                    self.arena.extend_from_within(head.range());
                     self.arena.extend_from_slice(bytes(slice));
                     let head = self.span_from(mark);
                     self.queue[index] = Effect::Send { to, head, tail: None, gate };
@@ -250,6 +258,19 @@ impl Effects {
                 _ => {}
             }
         }
+    }
+
+    /// Goes through the effects from the one at `first` on, in order. Each stays as `keep` returns it, or is taken out. `keep` sees the
+    /// arena, too.
+    pub fn sift(&mut self, first: usize, mut keep: impl FnMut(Effect, &[u8]) -> Option<Effect>) {
+        let mut kept = first;
+        for index in first..self.queue.len() {
+            if let Some(effect) = keep(self.queue[index], &self.arena) {
+                self.queue[kept] = effect;
+                kept += 1;
+            }
+        }
+        self.queue.truncate(kept);
     }
 
     /// The effects in order.

@@ -9,9 +9,11 @@
 //! everything that is held for it is dropped ([`Effect::DropHeld`]).
 
 pub mod askers;
+pub mod colocated;
 pub mod coordinator;
 pub mod disk;
 pub mod effects;
+pub mod fronted;
 pub mod held;
 pub mod rng;
 pub mod trash;
@@ -19,9 +21,11 @@ pub mod turn;
 pub mod waiting;
 
 pub use askers::Askers;
+pub use colocated::Colocated;
 pub use coordinator::CoordinatorLinks;
 pub use disk::{Disk, FileName};
 pub use effects::{Data, Effect, Effects, Endpoint, Gate, Span};
+pub use fronted::{Front, Fronted};
 pub use held::Held;
 pub use rng::Rng;
 pub use trash::Trash;
@@ -41,6 +45,15 @@ pub enum Input<'a> {
         /// The bytes behind the frame's header.
         payload: &'a [u8],
     },
+    /// A whole line of text, without its end, on an accepted connection whose listener takes lines.
+    Line {
+        /// The accepted connection.
+        from: ConnId,
+        /// Any bytes but a line feed.
+        line: &'a [u8],
+    },
+    /// A line on such a connection is longer than may be. Nothing more comes on it.
+    LineTooLong(ConnId),
     /// An accepted connection is closed. Nothing that is sent to it from now on arrives.
     Closed(ConnId),
     /// A dialled connection could not be made, or is closed. Frames that were sent to it may be lost.

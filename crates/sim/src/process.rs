@@ -10,7 +10,6 @@ use std::rc::Rc;
 use kasha_machine::turn::Shell;
 use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine, Rng};
 use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, ShardId, Tick};
-use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::status::CoreStatus;
 
 use crate::checkers::records::{EPOCH_START_ENTRY, groups_in};
@@ -272,7 +271,7 @@ impl Process {
 
 /// The kind in a frame's header, and the payload.
 pub(crate) fn kind_and_payload(frame: &[u8]) -> (u8, &[u8]) {
-    (frame[11], &frame[FRAME_HEADER_BYTES..])
+    kasha_wire::frame::split(frame)
 }
 
 /// A performed effect, for the watchers.

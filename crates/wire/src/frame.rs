@@ -160,6 +160,16 @@ impl FrameHeader {
     }
 }
 
+/// The kind in a whole frame's header, and its payload, unchecked: for a frame that has not left its process.
+///
+/// # Panics
+/// If `frame` is shorter than a header.
+#[must_use]
+pub fn split(frame: &[u8]) -> (u8, &[u8]) {
+    let (header, payload) = frame.split_at(FRAME_HEADER_BYTES);
+    (header[11], payload)
+}
+
 /// Begins a frame at the end of `out`; returns where it began, for [`end`].
 pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();

@@ -71,6 +71,16 @@ impl Machine for Echo {
             Input::Closed(_) => {
                 self.closed.fetch_add(1, Ordering::SeqCst);
             }
+            Input::Line { from, line } => {
+                let text = out.span(&[line, b"!\n"].concat());
+                out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
+                self.handled.fetch_add(1, Ordering::SeqCst);
+            }
+            Input::LineTooLong(from) => {
+                let text = out.span(b"too long\n");
+                out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
+                out.push(Effect::Disconnect(Endpoint::Conn(from)));
+            }
             Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
         }
     }
@@ -119,6 +129,7 @@ impl Machine for Gated {
                 self.durable = to;
             }
             Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Line { .. } | Input::LineTooLong(_) => unreachable!("it listens for frames"),
         }
     }
     fn end_turn(&mut self, _: Tick, out: &mut Effects) {

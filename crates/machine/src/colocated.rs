@@ -1,0 +1,303 @@
+//! A client of the cluster and a node in one core, as one machine (REDIS 1).
+//!
+//! The client (a front over its session) reaches the node of its own core over a pipe in the process: a frame for it
+//! comes back as [`Input::Frame`] within the same turn, without a socket, and nobody looks at its checksum. The node does
+//! not know of that: to it, the pipe is one more accepted connection, [`PIPE`].
+//!
+//! Kept here: **D3** what the node sends into the pipe behind a gate waits in [`Held`], in order, until the node says
+//! that the gate is open, and is dropped with its role (**R3.1**). Client and node dial over connections of their own: the
+//! client's peers stand in a list, and the shell knows each as the seed of this place. A turn goes a limited number of
+//! rounds through the pipe; what is left goes on in the next one.
+
+use kasha_types::{ConnId, CoreId, LogSlice, Tick};
+
+use crate::{Effect, Effects, Endpoint, Gate, Held, Input, Machine};
+
+/// The pipe, as the node knows it. No shell gives this number to a connection.
+pub const PIPE: ConnId = ConnId(0);
+
+/// Rounds through the pipe in one turn: one for a request and its answer, and some for what the answers let the client do.
+const TURN_ROUNDS: usize = 8;
+
+/// Bytes that may wait in the pipe for gates. Above, frames are dropped, as on any connection: the client asks again.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How a whole frame comes apart: kind and payload. (The layout of frames is not known here.)
+pub type Split = fn(&[u8]) -> (u8, &[u8]);
+
+/// Whole frames that go one way through the pipe.
+#[derive(Debug, Default)]
+struct Pipe {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Pipe {
+    fn push(&mut self, head: &[u8], tail: &[u8]) {
+        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_slice(tail);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Hands out every frame, in order.
+    fn drain(&mut self, split: Split, mut each: impl FnMut(u8, &[u8])) {
+        const KEPT_BYTES: usize = 1024 * 1024;
+        let mut start = 0;
+        for &end in &self.ends {
+            let (kind, payload) = split(&self.bytes[start..end]);
+            each(kind, payload);
+            start = end;
+        }
+        self.ends.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+    }
+}
+
+/// A client `C` and a node `N` of one core.
+#[derive(Debug)]
+pub struct Colocated<C, N> {
+    client: C,
+    node: N,
+    own: CoreId,
+    split: Split,
+    /// Whom the client dials; the shell knows the one at place `n` as `Seed(n)`.
+    peers: Vec<Endpoint>,
+    to_node: Pipe,
+    to_client: Pipe,
+    held: Held,
+    /// The node has closed the pipe, and is not told yet that this is done.
+    is_cut: bool,
+}
+
+impl<C: Machine, N: Machine> Colocated<C, N> {
+    /// The node of the core `own`, and a client that `make` makes beside it.
+    pub fn new(own: CoreId, split: Split, node: N, out: &mut Effects, make: impl FnOnce(&mut Effects) -> C) -> Self {
+        let first = out.queue().len();
+        let mut both = Self {
+            client: make(out),
+            node,
+            own,
+            split,
+            peers: Vec::new(),
+            to_node: Pipe::default(),
+            to_client: Pipe::default(),
+            held: Held::new(),
+            is_cut: false,
+        };
+        both.sort_clients(first, out);
+        both
+    }
+
+    /// The client.
+    pub fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// The node.
+    pub fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// The node, to ask it to stop.
+    pub fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    /// The client acts, and what it wants done from then on gets its own connections, or goes into the pipe.
+    fn with_client(&mut self, out: &mut Effects, act: impl FnOnce(&mut C, &mut Effects)) {
+        let first = out.queue().len();
+        act(&mut self.client, out);
+        self.sort_clients(first, out);
+    }
+
+    fn sort_clients(&mut self, first: usize, out: &mut Effects) {
+        let Self { own, peers, to_node, .. } = self;
+        let is_own = |to| to == Endpoint::Core(*own);
+        let mut dialled = |to| match to {
+            Endpoint::Conn(_) => to,
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_) => {
+                let place = peers.iter().position(|&peer| peer == to).unwrap_or_else(|| {
+                    peers.push(to);
+                    peers.len() - 1
+                });
+                Endpoint::Seed(u16::try_from(place).expect("a cluster has fewer cores"))
+            }
+        };
+        out.sift(first, |effect, arena| match effect {
+            Effect::Send { to, head, tail: None, gate: Gate::Now } if is_own(to) => {
+                to_node.push(&arena[head.range()], &[]);
+                None
+            }
+            Effect::Send { to, head, tail: None, gate: Gate::Now } => {
+                Some(Effect::Send { to: dialled(to), head, tail: None, gate: Gate::Now })
+            }
+            Effect::Route { to, .. } | Effect::Disconnect(to) if is_own(to) => None,
+            Effect::Route { to, address } => Some(Effect::Route { to: dialled(to), address }),
+            Effect::Disconnect(to) => Some(Effect::Disconnect(dialled(to))),
+            Effect::Stop(why) => Some(Effect::Stop(why)),
+            Effect::Send { .. }
+            | Effect::Write { .. }
+            | Effect::Replace { .. }
+            | Effect::Truncate { .. }
+            | Effect::Remove { .. }
+            | Effect::Commit { .. }
+            | Effect::Flush
+            | Effect::FlushLogs
+            | Effect::DropHeld(_) => unreachable!("a client has no files, no log and no gates: {effect:?}"),
+        });
+    }
+
+    /// Takes what the node sends to the client out of the effects from `first` on, in their order, so that a lost role drops what was
+    /// held before and nothing else.
+    fn sort_nodes(&mut self, first: usize, out: &mut Effects) {
+        let Self { node, to_client, held, is_cut, .. } = self;
+        out.sift(first, |effect, arena| match effect {
+            Effect::Send { to: Endpoint::Conn(PIPE), head, tail, gate } => {
+                let head = &arena[head.range()];
+                if gate == Gate::Now {
+                    to_client.push(head, tail.map_or(&[][..], |slice| node.log_bytes(slice)));
+                } else if held.bytes() < HELD_BYTES_MAX {
+                    held.hold(gate, Endpoint::Conn(PIPE), head, tail);
+                }
+                None
+            }
+            Effect::Disconnect(Endpoint::Conn(PIPE)) => {
+                *is_cut = true;
+                None
+            }
+            Effect::DropHeld(shard) => {
+                held.drop_shard(shard, |_, _| ());
+                Some(effect)
+            }
+            Effect::Send { .. }
+            | Effect::Disconnect(_)
+            | Effect::Write { .. }
+            | Effect::Replace { .. }
+            | Effect::Truncate { .. }
+            | Effect::Remove { .. }
+            | Effect::Commit { .. }
+            | Effect::Flush
+            | Effect::FlushLogs
+            | Effect::Route { .. }
+            | Effect::Stop(_) => Some(effect),
+        });
+    }
+
+    /// Gives the node what the client has sent.
+    fn ask_node(&mut self, now: Tick, out: &mut Effects) {
+        let Self { node, to_node, split, is_cut, .. } = self;
+        if std::mem::take(is_cut) {
+            node.step(now, Input::Closed(PIPE), out);
+        }
+        let from = Endpoint::Conn(PIPE);
+        to_node.drain(*split, |kind, payload| node.step(now, Input::Frame { from, kind, payload }, out));
+    }
+
+    /// Gives the client what the node has sent, and what waited for gates that are open now. Says whether there was anything.
+    fn answer_client(&mut self, now: Tick, out: &mut Effects) -> bool {
+        let Self { node, held, to_client, .. } = self;
+        held.release(
+            |gate| node.is_open(gate),
+            |_, head, tail| to_client.push(head, tail.map_or(&[][..], |slice| node.log_bytes(slice))),
+        );
+        let any = !to_client.is_empty() || self.is_cut;
+        let from = Endpoint::Core(self.own);
+        let (mut frames, split) = (std::mem::take(&mut self.to_client), self.split);
+        self.with_client(out, |client, out| {
+            frames.drain(split, |kind, payload| client.step(now, Input::Frame { from, kind, payload }, out));
+        });
+        self.to_client = frames;
+        if self.is_cut {
+            self.held.forget(|_| true);
+            self.with_client(out, |client, out| client.step(now, Input::Unreachable(from), out));
+        }
+        any
+    }
+}
+
+fn is_due<M: Machine>(machine: &M, now: Tick) -> bool {
+    machine.next_deadline().is_some_and(|deadline| deadline <= now)
+}
+
+impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        let dialled = |place: u16| self.peers[usize::from(place)];
+        match input {
+            Input::Frame { from: Endpoint::Seed(place), kind, payload } => {
+                let from = dialled(place);
+                self.with_client(out, |client, out| client.step(now, Input::Frame { from, kind, payload }, out));
+            }
+            Input::Unreachable(Endpoint::Seed(place)) => {
+                let peer = dialled(place);
+                self.with_client(out, |client, out| client.step(now, Input::Unreachable(peer), out));
+            }
+            Input::Line { .. } | Input::LineTooLong(_) => {
+                self.with_client(out, |client, out| client.step(now, input, out));
+            }
+            // Numbers of connections are unique, so that whoever does not know this one has nothing to forget.
+            Input::Closed(_) => {
+                self.node.step(now, input, out);
+                self.with_client(out, |client, out| client.step(now, input, out));
+            }
+            Input::Tick => {
+                if is_due(&self.node, now) {
+                    self.node.step(now, input, out);
+                }
+                if is_due(&self.client, now) {
+                    self.with_client(out, |client, out| client.step(now, input, out));
+                }
+            }
+            Input::Frame { .. } | Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed => {
+                self.node.step(now, input, out);
+            }
+        }
+    }
+
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        let mut sorted = 0;
+        for round in 0..TURN_ROUNDS {
+            self.with_client(out, |client, out| client.end_turn(now, out));
+            if round > 0 && self.to_node.is_empty() && !self.is_cut {
+                return;
+            }
+            self.ask_node(now, out);
+            self.node.end_turn(now, out);
+            self.sort_nodes(sorted, out);
+            sorted = out.queue().len();
+            if !self.answer_client(now, out) {
+                return;
+            }
+        }
+        // What the client sends now goes to the node in the next turn, which comes at once.
+        self.with_client(out, |client, out| client.end_turn(now, out));
+    }
+
+    fn next_deadline(&self) -> Option<Tick> {
+        if !self.to_node.is_empty() || self.is_cut {
+            return Some(Tick(0));
+        }
+        self.client.next_deadline().into_iter().chain(self.node.next_deadline()).min()
+    }
+
+    fn is_open(&self, gate: Gate) -> bool {
+        self.node.is_open(gate)
+    }
+
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.node.log_bytes(slice)
+    }
+
+    fn assert_invariants(&self) {
+        self.client.assert_invariants();
+        self.node.assert_invariants();
+        assert!(self.to_client.is_empty(), "what has passed its gate is with the client");
+    }
+}
+
+#[cfg(test)]
+mod tests;

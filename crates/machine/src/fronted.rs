@@ -1,0 +1,99 @@
+//! A front over the session that it owns, as one machine (REDIS 1).
+//!
+//! A front serves connections that speak another protocol than Kasha's. It makes calls of what comes, and answers when
+//! the session tells how they ended. Calls go down and completions come up as values. What comes on the front's own
+//! connections goes to the front, everything else to the session. A front has no files and no gates: the session tells
+//! an outcome when it is durable.
+
+use kasha_types::{ConnId, LogSlice, Tick};
+
+use crate::{Effects, Gate, Input, Machine};
+
+/// Rounds of one turn in which a front makes calls that end at once. What is left goes on in the next turn.
+const TURN_ROUNDS: usize = 8;
+
+/// The upper half of [`Fronted`]: it serves connections with calls of a session `S`.
+pub trait Front<S> {
+    /// A line came in.
+    fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut S, out: &mut Effects);
+
+    /// A line is longer than may be. Nothing more comes on this connection.
+    fn on_line_too_long(&mut self, now: Tick, from: ConnId, session: &mut S, out: &mut Effects);
+
+    /// A connection is closed; perhaps nothing had come on it.
+    fn on_closed(&mut self, conn: ConnId, session: &mut S);
+
+    /// Takes what the session has completed, answers, and makes the calls that waited for that. Says whether anything
+    /// had completed.
+    fn collect(&mut self, now: Tick, session: &mut S, out: &mut Effects) -> bool;
+
+    /// Checks what must hold between turns.
+    fn assert_invariants(&self, _session: &S) {}
+}
+
+/// A front and its session.
+#[derive(Debug)]
+pub struct Fronted<F, S> {
+    front: F,
+    session: S,
+    /// The turn ended before everything that had completed was taken.
+    is_due: bool,
+}
+
+impl<F: Front<S>, S: Machine> Fronted<F, S> {
+    /// A front over this session.
+    pub fn new(front: F, session: S) -> Self {
+        Self { front, session, is_due: false }
+    }
+
+    /// The front.
+    pub fn front(&self) -> &F {
+        &self.front
+    }
+
+    /// The session.
+    pub fn session(&self) -> &S {
+        &self.session
+    }
+}
+
+impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        let Self { front, session, .. } = self;
+        match input {
+            Input::Line { from, line } => front.on_line(now, from, line, session, out),
+            Input::LineTooLong(from) => front.on_line_too_long(now, from, session, out),
+            Input::Closed(conn) => front.on_closed(conn, session),
+            Input::Frame { .. } | Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {
+                session.step(now, input, out);
+            }
+        }
+    }
+
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        for _ in 0..TURN_ROUNDS {
+            self.session.end_turn(now, out);
+            self.is_due = self.front.collect(now, &mut self.session, out);
+            if !self.is_due {
+                return;
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Tick> {
+        if self.is_due { Some(Tick(0)) } else { self.session.next_deadline() }
+    }
+
+    fn is_open(&self, gate: Gate) -> bool {
+        self.session.is_open(gate)
+    }
+
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.session.log_bytes(slice)
+    }
+
+    fn assert_invariants(&self) {
+        self.session.assert_invariants();
+        self.front.assert_invariants(&self.session);
+    }
+}
