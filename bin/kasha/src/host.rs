@@ -273,7 +273,7 @@ impl RunningNode {
         };
         let loop_options = LoopOptions {
             name: "coordinator".into(),
-            listen: Some(listener),
+            listen: vec![listener.into()],
             identity: Identity { cluster: ClusterCell::new(cluster), core: None, incarnation: self.data.incarnation() },
             data_dir: Some(self.data.coordinator()),
             link_delay: spec.injected.link_delay,
@@ -318,7 +318,7 @@ impl RunningNode {
         };
         let loop_options = LoopOptions {
             name: format!("{core}"),
-            listen: Some(listener),
+            listen: vec![listener.into()],
             identity: Identity { cluster: ClusterCell::new(cluster), core: Some(core), incarnation },
             spin: spec.spin,
             data_dir: Some(self.data.core(index)),

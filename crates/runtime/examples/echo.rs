@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let depths = arguments.next().map_or(Ok(vec![1, 16, 128]), |depth| depth.map(|depth| vec![depth]))?;
 
     let (listener, address) = listen("127.0.0.1:0".parse()?)?;
-    let options = LoopOptions { name: "server".into(), listen: Some(listener), spin, ..LoopOptions::default() };
+    let options = LoopOptions { name: "server".into(), listen: vec![listener.into()], spin, ..LoopOptions::default() };
     let mut server = EventLoop::new(options, |_, _, _| Ok(Echo { received: 0, answers: true }))?;
     let handle = server.handle();
     let thread = spawn_loop("server", None, move || server.run(&mut Serve).map(|_| server.turns()))?;

@@ -2,9 +2,9 @@
 
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
-use kasha_wire::cutter::Cutter;
 use mio::net::TcpStream;
 
+use crate::framing::Cutting;
 use crate::limits::CONNECTION_SLOTS_MAX;
 use crate::output::Output;
 
@@ -20,7 +20,7 @@ pub(crate) enum Role {
 pub(crate) enum Phase {
     /// Accepted: waits for the Hello. Dialled: may be connecting still, and waits for the Welcome.
     Greeting,
-    /// Frames go to the machine.
+    /// Frames, or lines, go to the machine.
     Up,
     /// Writes what is queued, ends its side, and reads the other's end unheard: a socket that is closed with unread
     /// input destroys its last words on their way.
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// When the phase began, half a frame last grew, or output last left.
     pub(crate) moved: Tick,
-    pub(crate) cutter: Cutter,
+    pub(crate) cutter: Cutting,
     pub(crate) output: Output,
     /// The list of connections to be read holds this one.
     pub(crate) queued: bool,

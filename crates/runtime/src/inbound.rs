@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kasha_machine::{Endpoint, Input, Rng};
 use kasha_types::{ConnId, Tick};
+use kasha_wire::lines::Cut;
 
 use crate::limits::DELAYED_BYTES_MAX;
 use crate::options::FrameFaults;
@@ -19,6 +20,8 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 enum Item {
     Frame { from: Endpoint, kind: u8, payload: Vec<u8> },
+    Line { from: ConnId, line: Vec<u8> },
+    LineTooLong(ConnId),
     Closed(ConnId),
     Unreachable(Endpoint),
 }
@@ -69,6 +72,29 @@ impl Inbound {
         enough
     }
 
+    /// A line was received at `now`. No faults strike it: whoever speaks lines relies on the stream.
+    pub(crate) fn line(
+        &mut self,
+        now: Tick,
+        from: ConnId,
+        cut: Cut<'_>,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> bool {
+        match cut {
+            Cut::Line(line) if self.delay.is_zero() => deliver(now, Input::Line { from, line }),
+            Cut::TooLong if self.delay.is_zero() => deliver(now, Input::LineTooLong(from)),
+            Cut::Line(line) => {
+                self.bytes += line.len();
+                self.queue.push_back((now.after(self.delay), Item::Line { from, line: line.to_vec() }));
+                false
+            }
+            Cut::TooLong => {
+                self.queue.push_back((now.after(self.delay), Item::LineTooLong(from)));
+                false
+            }
+        }
+    }
+
     pub(crate) fn closed(&mut self, now: Tick, conn: ConnId) {
         self.queue.push_back((now.after(self.delay), Item::Closed(conn)));
     }
@@ -100,6 +126,11 @@ impl Inbound {
                     }
                     enough
                 }
+                Item::Line { from, line } => {
+                    self.bytes -= line.len();
+                    deliver(now, Input::Line { from, line: &line })
+                }
+                Item::LineTooLong(from) => deliver(now, Input::LineTooLong(from)),
                 Item::Closed(conn) => deliver(now, Input::Closed(conn)),
                 Item::Unreachable(peer) => deliver(now, Input::Unreachable(peer)),
             };

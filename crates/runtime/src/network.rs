@@ -24,6 +24,7 @@ use rustix::net::{self, sockopt};
 
 use crate::HeapUse;
 use crate::connection::{Connection, Phase, Role, Table};
+use crate::framing::{Cutting, Framing, Listener};
 use crate::inbound::Inbound;
 use crate::limits::{
     ACCEPT_PAUSE, BACKLOG, DIALLED_TIMEOUT, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD,
@@ -36,7 +37,7 @@ use crate::turns::Turns;
 use peers::Peer;
 use strangers::{Speech, Strangers};
 
-/// The token of the listening socket; those of connections are their ids, which never come near.
+/// The token of all listening sockets; those of connections are their ids, which never come near.
 pub(crate) const LISTENER: Token = Token(usize::MAX);
 
 /// An address could not be listened on.
@@ -79,7 +80,9 @@ fn bind(address: SocketAddr) -> rustix::io::Result<std::net::TcpListener> {
 #[derive(Debug)]
 pub(crate) struct Network {
     registry: Registry,
-    listener: Option<TcpListener>,
+    listeners: Vec<(TcpListener, Framing)>,
+    /// Whose turn it is, so that none starves another.
+    next_listener: usize,
     accept_ready: bool,
     accept_again_at: Option<Tick>,
     /// As many are being closed as may be at once: nobody else is accepted until one of them is gone.
@@ -114,26 +117,25 @@ pub(crate) struct Network {
 impl Network {
     pub(crate) fn new(
         registry: Registry,
-        listener: Option<std::net::TcpListener>,
+        listen: Vec<Listener>,
         identity: Identity,
         limits: Limits,
         inbound: Inbound,
         heap: Option<fn() -> HeapUse>,
     ) -> io::Result<Self> {
-        let listener = match listener {
-            Some(listener) => {
-                listener.set_nonblocking(true)?;
-                let mut listener = TcpListener::from_std(listener);
-                registry.register(&mut listener, LISTENER, Interest::READABLE)?;
-                Some(listener)
-            }
-            None => None,
-        };
+        let mut listeners = Vec::new();
+        for Listener { socket, framing } in listen {
+            socket.set_nonblocking(true)?;
+            let mut socket = TcpListener::from_std(socket);
+            registry.register(&mut socket, LISTENER, Interest::READABLE)?;
+            listeners.push((socket, framing));
+        }
         Ok(Self {
             registry,
             // A connection from before the registration gives no event.
-            accept_ready: listener.is_some(),
-            listener,
+            accept_ready: !listeners.is_empty(),
+            listeners,
+            next_listener: 0,
             accept_again_at: None,
             is_crowded: false,
             refused: VecDeque::new(),
@@ -203,17 +205,25 @@ impl Network {
         if !self.accept_ready {
             return;
         }
+        let mut idle = 0;
         for _ in 0..TURN_ACCEPTS {
             if self.accepted >= self.accepted_max() + self.limits.told && !self.let_one_go(now) {
                 (self.accept_ready, self.is_crowded) = (false, true);
                 return;
             }
-            let Some(listener) = &self.listener else { break };
+            let Some(&(ref listener, framing)) = self.listeners.get(self.next_listener) else { break };
+            self.next_listener = (self.next_listener + 1) % self.listeners.len();
             match listener.accept() {
-                Ok((stream, from)) => self.accept_one(now, stream, from),
+                Ok((stream, from)) => {
+                    idle = 0;
+                    self.accept_one(now, stream, from, framing);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.accept_ready = false;
-                    return;
+                    idle += 1;
+                    if idle == self.listeners.len() {
+                        self.accept_ready = false;
+                        return;
+                    }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
@@ -231,10 +241,10 @@ impl Network {
         self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled))
     }
 
-    fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr) {
+    fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr, framing: Framing) {
         self.stats.accepted += 1;
         let limit = self.accepted_max();
-        let Some(id) = self.insert(now, stream, Role::Accepted) else { return };
+        let Some(id) = self.insert(now, stream, Role::Accepted, framing) else { return };
         tracing::debug!(%id, %from, "accepted");
         if self.accepted > limit {
             self.stats.refused += 1;
@@ -290,7 +300,7 @@ impl Network {
         self.dialled < dialled || self.dialled + self.accepted < connections + told + dialled
     }
 
-    fn insert(&mut self, now: Tick, mut stream: TcpStream, role: Role) -> Option<ConnId> {
+    fn insert(&mut self, now: Tick, mut stream: TcpStream, role: Role, framing: Framing) -> Option<ConnId> {
         let id = self.table.next_id()?;
         let token = Token(usize::try_from(id.0).expect("64 bits"));
         if let Err(error) = self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
@@ -306,9 +316,12 @@ impl Network {
             id,
             stream,
             role,
-            phase: Phase::Greeting,
+            phase: match framing {
+                Framing::Frames => Phase::Greeting,
+                Framing::Lines => Phase::Up,
+            },
             moved: now,
-            cutter: kasha_wire::cutter::Cutter::default(),
+            cutter: Cutting::of(framing),
             output: crate::output::Output::default(),
             queued: false,
             dirty: false,

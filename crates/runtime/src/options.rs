@@ -1,6 +1,5 @@
 //! What an event loop is told when it is made.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use std::time::Duration;
 use kasha_types::{ClusterId, CoreId, Incarnation};
 
 use crate::limits::Limits;
-use crate::{HeapUse, Names, TrashThread};
+use crate::{HeapUse, Listener, Names, TrashThread};
 
 /// The cluster that this process belongs to, shared by its loops. 0 until it is known; then it never changes.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +67,8 @@ pub struct FrameFaults {
 pub struct LoopOptions {
     /// The loop's name in the log, and in the name of its log thread.
     pub name: String,
-    /// The socket on which the loop accepts connections; see [`crate::listen`].
-    pub listen: Option<TcpListener>,
+    /// The sockets on which the loop accepts connections, each with its framing.
+    pub listen: Vec<Listener>,
     /// What the loop tells its peers about itself.
     pub identity: Identity,
     /// How long to poll before blocking. 0 where loops outnumber processors, else 10–20 µs (section 12).

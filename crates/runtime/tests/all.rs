@@ -2,5 +2,6 @@
 
 mod connections;
 mod files;
+mod lines;
 mod peers;
 mod support;

@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod cutter;
 pub mod frame;
 pub mod hot;
+pub mod lines;
 pub mod link;
 pub mod message;
 pub mod operation;

@@ -16,6 +16,7 @@ use mio::net::TcpStream;
 
 use super::Network;
 use crate::connection::{Phase, Role};
+use crate::framing::Framing;
 use crate::limits::{BACKOFF, WRONG_PEERS_TOLD};
 use crate::names::{Answer, Asked, Names};
 use crate::{LoopHandle, handshake};
@@ -121,7 +122,7 @@ impl Network {
                 self.tell_refusal(now, "no file descriptor is left to dial a peer (K0408)");
                 None
             }
-            Some(Ok(stream)) => self.insert(now, stream, Role::Dialled(to)),
+            Some(Ok(stream)) => self.insert(now, stream, Role::Dialled(to), Framing::Frames),
             Some(Err(error)) => {
                 tracing::debug!(?to, %address, %error, "cannot dial");
                 None

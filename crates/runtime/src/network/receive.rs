@@ -3,13 +3,14 @@
 //! Each connection with input is read for its share of a turn, so that a busy connection starves no other. Bytes are
 //! cut into frames; a damaged frame ends its connection. The first frame must be a `Hello` or its answer (`handshake`).
 //! After that, frames go to the machine in order, except questions to the event loop (`GetUsage`, `GetTurns`), which
-//! are answered here. `now` is read after the input that it goes with was received (section 7).
+//! are answered here. Lines of text go to the machine as they are, without a handshake. `now` is read after the input that it goes with was received (section 7).
 
 use std::io::{ErrorKind, Read};
 
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
+use kasha_wire::lines::Cut;
 use kasha_wire::link::{Handshake, ToLoop};
 use kasha_wire::message::{GetTurns, GetUsage, Goodbye, TurnsAre, UsageIs};
 use kasha_wire::{Kind, Message};
@@ -17,6 +18,7 @@ use kasha_wire::{Kind, Message};
 use super::Network;
 use crate::Clock;
 use crate::connection::{Phase, Role};
+use crate::framing::Cutting;
 use crate::handshake;
 use crate::limits::{TURN_CONNECTION_BYTES, TURN_INPUT_BYTES};
 use crate::usage;
@@ -130,7 +132,12 @@ impl Network {
             connection.moved = now;
         }
         let mut cutter = std::mem::take(&mut connection.cutter);
-        let fed = cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver));
+        let fed = match &mut cutter {
+            Cutting::Frames(cutter) => {
+                cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver))
+            }
+            Cutting::Lines(cutter) => Ok(cutter.feed(bytes, |cut| self.on_cut(id, now, cut, deliver))),
+        };
         let half = cutter.holds_bytes();
         if let Some(connection) = self.table.get(id) {
             connection.cutter = cutter;
@@ -217,6 +224,21 @@ impl Network {
             }
             (Phase::Closing { .. }, _) => Verdict::Stop,
         }
+    }
+
+    /// A line goes to the machine as it is.
+    fn on_cut(
+        &mut self,
+        id: ConnId,
+        now: Tick,
+        cut: Cut<'_>,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> Verdict {
+        self.stats.frames_received += 1;
+        if cut == Cut::TooLong {
+            self.stats.bad_frames += 1;
+        }
+        if self.inbound.line(now, id, cut, deliver) { Verdict::Pause } else { Verdict::Continue }
     }
 
     fn answer_for_the_loop(&mut self, conn: ConnId, now: Tick, question: ToLoop) {

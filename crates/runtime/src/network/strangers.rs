@@ -107,7 +107,7 @@ impl Network {
         let Some(connection) = self.table.get(id).filter(|connection| connection.phase == Phase::Greeting) else {
             return false;
         };
-        let first: Vec<u8> = connection.cutter.held().iter().chain(bytes).copied().take(LOOKED_AT).collect();
+        let first: Vec<u8> = connection.cutter.greeting().held().iter().chain(bytes).copied().take(LOOKED_AT).collect();
         match connection.role {
             Role::Accepted => match Speech::of(&first) {
                 Some(speech) => {
@@ -125,7 +125,7 @@ impl Network {
                     true
                 }
                 First::Half => {
-                    connection.cutter.hold(bytes);
+                    connection.cutter.greeting().hold(bytes);
                     self.supervise(now);
                     true
                 }

@@ -217,7 +217,7 @@ impl Server {
         make: impl FnOnce(&dyn Disk) -> M + Send + 'static,
     ) -> Self {
         let (listener, address) = listen(address).unwrap();
-        options.listen = Some(listener);
+        options.listen.push(listener.into());
         options.name = "test".into();
         options.identity = identity;
         let (tell, told) = channel();

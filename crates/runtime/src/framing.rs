@@ -1,0 +1,70 @@
+//! The framing of a listener's connections: what their bytes are cut into.
+
+use std::net::TcpListener;
+
+use kasha_wire::cutter::Cutter;
+use kasha_wire::lines::LineCutter;
+
+/// How the bytes of a listener's connections are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// Kasha's frames, after its handshake.
+    #[default]
+    Frames,
+    /// Lines of text, from the first byte on. What the machine sends on such a connection leaves as it is.
+    Lines,
+}
+
+/// A socket on which a loop accepts connections, and how these are cut.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket; see [`crate::listen`].
+    pub socket: TcpListener,
+    /// The framing of its connections.
+    pub framing: Framing,
+}
+
+impl From<TcpListener> for Listener {
+    /// A listener for Kasha's frames.
+    fn from(socket: TcpListener) -> Self {
+        Self { socket, framing: Framing::Frames }
+    }
+}
+
+/// The cutter of one connection.
+#[derive(Debug)]
+pub(crate) enum Cutting {
+    Frames(Cutter),
+    Lines(LineCutter),
+}
+
+impl Default for Cutting {
+    fn default() -> Self {
+        Self::of(Framing::Frames)
+    }
+}
+
+impl Cutting {
+    pub(crate) fn of(framing: Framing) -> Self {
+        match framing {
+            Framing::Frames => Self::Frames(Cutter::default()),
+            Framing::Lines => Self::Lines(LineCutter::default()),
+        }
+    }
+
+    /// Whether part of a frame or line, or after a pause whole ones, are kept.
+    pub(crate) fn holds_bytes(&self) -> bool {
+        match self {
+            Self::Frames(cutter) => cutter.holds_bytes(),
+            Self::Lines(cutter) => cutter.holds_bytes(),
+        }
+    }
+
+    /// The cutter of a connection that waits for a handshake.
+    pub(crate) fn greeting(&mut self) -> &mut Cutter {
+        match self {
+            Self::Frames(cutter) => cutter,
+            Self::Lines(_) => unreachable!("lines come without a handshake"),
+        }
+    }
+}
