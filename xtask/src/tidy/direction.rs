@@ -28,6 +28,7 @@ const TABLE: &[(&str, Allowed)] = &[
         Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "transaction"]),
     ),
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
+    ("gateway", Only(&["types", "machine", "wire", "client"])),
     ("runtime", Only(&["types", "machine", "wire"])),
     ("reference", Only(&["types", "wire"])),
     ("netlab", Only(&["machine"])),
@@ -49,6 +50,7 @@ pub(super) const PROTOCOLS: &[&str] = &[
     "store",
     "coordinator",
     "node",
+    "gateway",
 ];
 
 /// External crates that give access to sockets, files, clocks, threads or randomness.

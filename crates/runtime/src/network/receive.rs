@@ -3,7 +3,8 @@
 //! Each connection with input is read for its share of a turn, so that a busy connection starves no other. Bytes are
 //! cut into frames; a damaged frame ends its connection. The first frame must be a `Hello` or its answer (`handshake`).
 //! After that, frames go to the machine in order, except questions to the event loop (`GetUsage`, `GetTurns`), which
-//! are answered here. Lines of text go to the machine as they are, without a handshake. `now` is read after the input that it goes with was received (section 7).
+//! are answered here. Lines of text go to the machine as they are, without a handshake. `now` is read after the input that
+//! it goes with was received (section 7).
 
 use std::io::{ErrorKind, Read};
 

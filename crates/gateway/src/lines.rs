@@ -1,0 +1,280 @@
+//! A front that speaks lines of text ([`crate::command`]), with the state of each connection.
+//!
+//! Kept here, of REDIS 2: **R10.1** the answers of a connection leave in the order of its lines, one line each; **R10.2** a
+//! connection is not closed because an outcome is unknown: it is told so; **R10.3** in its strictest form, a connection has one
+//! call outstanding, and its later lines wait, so that it reads its own writes; **R10.5** a connection that ends drops its answers
+//! and the lines that wait, never an update that was sent.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kasha_client::session::{CallId, CallOptions, Completion, Session};
+use kasha_machine::{Effect, Effects, Endpoint, Front, Gate};
+use kasha_types::{ConnId, TableId, Tick};
+use kasha_wire::lines::LINE_BYTES_MAX;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Read, Update};
+
+use crate::command::{self, Command, Line, Operation};
+use crate::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_LINES_MAX};
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outstanding {
+    /// The call that the first waiting line has become. Its line is gone.
+    Call(CallId, Shape),
+    /// A newer configuration, in which the table of the first waiting line may be. The line stays until then.
+    Table(CallId),
+}
+
+impl Outstanding {
+    fn call(self) -> CallId {
+        match self {
+            Self::Call(call, _) | Self::Table(call) => call,
+        }
+    }
+}
+
+/// Whether more lines are taken from a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hearing {
+    #[default]
+    Open,
+    /// None are, and this is said behind the answers to those that were.
+    UntilAnswered(End),
+    /// None are, and everything is said.
+    Over,
+}
+
+/// How a connection's input ended, although the connection is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    LineTooLong,
+    TooManyLines,
+}
+
+#[derive(Debug, Default)]
+struct Connection {
+    outstanding: Option<Outstanding>,
+    lines: VecDeque<Vec<u8>>,
+    /// Bytes of `lines`.
+    bytes: usize,
+    hearing: Hearing,
+}
+
+/// The front.
+#[derive(Debug, Default)]
+pub struct LineFront {
+    connections: BTreeMap<ConnId, Connection>,
+    calls: BTreeMap<CallId, ConnId>,
+}
+
+fn say(to: ConnId, out: &mut Effects, write: impl FnOnce(&mut Vec<u8>)) {
+    let mark = out.mark();
+    write(out.arena());
+    out.arena().push(b'\n');
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to: Endpoint::Conn(to), head, tail: None, gate: Gate::Now });
+}
+
+fn say_text(to: ConnId, text: &str, out: &mut Effects) {
+    say(to, out, |line| line.extend_from_slice(text.as_bytes()));
+}
+
+/// What became of a line.
+enum Begun {
+    /// It is answered.
+    Answered,
+    /// It is the last one, and answered.
+    Ended,
+    /// Its connection waits.
+    Waits(Outstanding),
+}
+
+fn begin(now: Tick, from: ConnId, line: &[u8], knows: bool, session: &mut Session, out: &mut Effects) -> Begun {
+    let (name, command) = match Line::parse(line) {
+        Ok(Line::Command(table, command)) => (table, command),
+        Ok(Line::Quit) => {
+            say_text(from, "BYE", out);
+            out.push(Effect::Disconnect(Endpoint::Conn(from)));
+            return Begun::Ended;
+        }
+        Err(why) => {
+            say_text(from, &format!("ERR {why}"), out);
+            return Begun::Answered;
+        }
+    };
+    let table = session.configuration().and_then(|known| known.tables.iter().find(|info| info.name == name));
+    match table.map(|info| info.table) {
+        Some(table) => Begun::Waits(ask(now, table, command, session, out)),
+        None if knows => {
+            say_text(from, "ERR there is no such table; create it first (kasha cli, or a client)", out);
+            Begun::Answered
+        }
+        None => Begun::Waits(Outstanding::Table(session.refresh(now, out))),
+    }
+}
+
+fn ask(now: Tick, table: TableId, command: Command<'_>, session: &mut Session, out: &mut Effects) -> Outstanding {
+    let deadline = Some(now.after(COMMAND_DEADLINE));
+    match command.operation() {
+        Operation::Read(read) => {
+            let shape = Read::row_of(read.code()).expect("a row").shape;
+            Outstanding::Call(session.read(now, table, &read, deadline, out), shape)
+        }
+        Operation::Update(update) => {
+            let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
+            let shape = Update::row_of(update.code()).expect("a row").shape;
+            Outstanding::Call(session.update(now, table, &update, &options, out), shape)
+        }
+    }
+}
+
+impl LineFront {
+    /// A front without connections.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Connections that have said something.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Goes through the lines that wait until one has to be waited for. `knows`: the session has just been told the newest tables.
+    fn go_on(&mut self, now: Tick, conn: ConnId, mut knows: bool, session: &mut Session, out: &mut Effects) {
+        let Self { connections, calls } = self;
+        let Some(connection) = connections.get_mut(&conn) else { return };
+        while connection.outstanding.is_none()
+            && let Some(line) = connection.lines.pop_front()
+        {
+            match begin(now, conn, &line, knows, session, out) {
+                Begun::Answered => {}
+                Begun::Ended => {
+                    (connection.hearing, connection.bytes) = (Hearing::Over, 0);
+                    connection.lines.clear();
+                    return;
+                }
+                Begun::Waits(outstanding) => {
+                    calls.insert(outstanding.call(), conn);
+                    connection.outstanding = Some(outstanding);
+                    if matches!(outstanding, Outstanding::Table(_)) {
+                        connection.lines.push_front(line);
+                        return;
+                    }
+                }
+            }
+            connection.bytes -= line.len();
+            knows = false;
+        }
+        if connection.outstanding.is_none()
+            && let Hearing::UntilAnswered(end) = connection.hearing
+        {
+            say_text(conn, &end.to_string(), out);
+            out.push(Effect::Disconnect(Endpoint::Conn(conn)));
+            connection.hearing = Hearing::Over;
+        }
+    }
+
+    fn on_end(&mut self, now: Tick, from: ConnId, end: End, session: &mut Session, out: &mut Effects) {
+        let connection = self.connections.entry(from).or_default();
+        if connection.hearing == Hearing::Open {
+            connection.hearing = Hearing::UntilAnswered(end);
+        }
+        self.go_on(now, from, false, session, out);
+    }
+
+    fn on_completed(
+        &mut self,
+        now: Tick,
+        call: CallId,
+        completion: &Completion,
+        session: &mut Session,
+        out: &mut Effects,
+    ) {
+        if matches!(completion, Completion::Unknown(_)) {
+            // The session finishes it in the background; nobody asks for it again.
+            session.abandon(call);
+        }
+        let Some(conn) = self.calls.remove(&call) else { return };
+        let connection = self.connections.get_mut(&conn).expect("who is gone has no calls");
+        match connection.outstanding.take().expect("its call") {
+            Outstanding::Call(_, shape) => {
+                say(conn, out, |line| command::answer(shape, completion, line));
+                self.go_on(now, conn, false, session, out);
+            }
+            Outstanding::Table(_) if *completion == Completion::Refreshed => {
+                self.go_on(now, conn, true, session, out);
+            }
+            Outstanding::Table(_) => {
+                let line = connection.lines.pop_front().expect("it asked for its table");
+                connection.bytes -= line.len();
+                say_text(conn, "ERR the cluster does not answer; nothing was executed, try again", out);
+                self.go_on(now, conn, false, session, out);
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::LineTooLong => {
+                write!(f, "ERR a line is longer than {LINE_BYTES_MAX} bytes; use a client for such values")
+            }
+            Self::TooManyLines => write!(
+                f,
+                "ERR more than {WAITING_LINES_MAX} lines, or {WAITING_BYTES_MAX} bytes, wait for answers; read them in between"
+            ),
+        }
+    }
+}
+
+impl Front<Session> for LineFront {
+    fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut Session, out: &mut Effects) {
+        let connection = self.connections.entry(from).or_default();
+        if connection.hearing != Hearing::Open {
+            return;
+        }
+        if connection.lines.len() == WAITING_LINES_MAX || connection.bytes + line.len() > WAITING_BYTES_MAX {
+            return self.on_end(now, from, End::TooManyLines, session, out);
+        }
+        connection.bytes += line.len();
+        connection.lines.push_back(line.to_vec());
+        self.go_on(now, from, false, session, out);
+    }
+
+    fn on_line_too_long(&mut self, now: Tick, from: ConnId, session: &mut Session, out: &mut Effects) {
+        self.on_end(now, from, End::LineTooLong, session, out);
+    }
+
+    fn on_closed(&mut self, conn: ConnId, session: &mut Session) {
+        let Some(connection) = self.connections.remove(&conn) else { return };
+        if let Some(outstanding) = connection.outstanding {
+            self.calls.remove(&outstanding.call());
+            session.abandon(outstanding.call());
+        }
+    }
+
+    fn collect(&mut self, now: Tick, session: &mut Session, out: &mut Effects) -> bool {
+        let mut any = false;
+        while let Some((call, completion)) = session.poll_completed() {
+            any = true;
+            self.on_completed(now, call, &completion, session, out);
+            if let Completion::Executed { result, .. } | Completion::Read { result } = completion {
+                session.recycle(result);
+            }
+        }
+        any
+    }
+
+    fn assert_invariants(&self, _: &Session) {
+        let outstanding = self.connections.values().filter(|connection| connection.outstanding.is_some()).count();
+        assert_eq!(outstanding, self.calls.len(), "each call has its connection, and each connection one call");
+        for connection in self.connections.values() {
+            assert!(connection.outstanding.is_some() || connection.lines.is_empty(), "who waits for nothing goes on");
+            assert_eq!(connection.bytes, connection.lines.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Whatever comes on a connection: answers leave one line each, in the order of the lines, and nothing is left behind. The cluster
+//! does not answer here; the simulator's scenario `front` has one that does.
+
+use kasha_client::session::{Session, SessionOptions};
+use kasha_gateway::LineFront;
+use kasha_gateway::limits::{COMMAND_DEADLINE, WAITING_LINES_MAX};
+use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine};
+use kasha_types::{ConnId, Tick};
+use proptest::prelude::*;
+
+struct World {
+    front: Fronted<LineFront, Session>,
+    effects: Effects,
+    now: Tick,
+    said: Vec<(ConnId, String)>,
+    closed: Vec<ConnId>,
+}
+
+const A: ConnId = ConnId(1);
+const B: ConnId = ConnId(2);
+
+impl World {
+    fn new() -> Self {
+        let (now, mut effects) = (Tick(1_000_000_000), Effects::new());
+        let seed = "127.0.0.1:1".parse().expect("an address");
+        let options = SessionOptions { deadline: COMMAND_DEADLINE, ..SessionOptions::new(vec![seed], 1) };
+        let front = Fronted::new(LineFront::new(), Session::new(options, now, &mut effects));
+        Self { front, effects, now, said: Vec::new(), closed: Vec::new() }
+    }
+
+    fn give(&mut self, input: Input<'_>) {
+        self.front.step(self.now, input, &mut self.effects);
+    }
+
+    fn line(&mut self, from: ConnId, line: &[u8]) {
+        self.give(Input::Line { from, line });
+    }
+
+    fn end_turn(&mut self) {
+        self.front.end_turn(self.now, &mut self.effects);
+        for &effect in self.effects.queue() {
+            match effect {
+                Effect::Send { to: Endpoint::Conn(conn), head, .. } => {
+                    let text = String::from_utf8_lossy(self.effects.bytes(head)).into_owned();
+                    assert!(text.ends_with('\n') && !text[..text.len() - 1].contains('\n'), "one line: {text:?}");
+                    self.said.push((conn, text));
+                }
+                Effect::Disconnect(Endpoint::Conn(conn)) => self.closed.push(conn),
+                _ => {}
+            }
+        }
+        self.effects.clear();
+        self.front.assert_invariants();
+    }
+
+    /// Long enough for every call to end.
+    fn wait(&mut self) {
+        for _ in 0..30 {
+            self.now = self.now.after(std::time::Duration::from_millis(100));
+            self.give(Input::Tick);
+            self.end_turn();
+        }
+    }
+
+    fn said_to(&self, conn: ConnId) -> Vec<&str> {
+        self.said.iter().filter(|(to, _)| *to == conn).map(|(_, text)| &text[..3]).collect()
+    }
+}
+
+#[test]
+fn r10_1_what_is_answered_at_once_waits_for_what_is_not() {
+    let mut world = World::new();
+    for line in [&b"nonsense"[..], b"GET t k", b"", b"QUIT", b"GET t k"] {
+        world.line(A, line);
+    }
+    world.line(B, b"quit");
+    world.end_turn();
+    assert_eq!((world.said_to(A), world.said_to(B)), (vec!["ERR"], vec!["BYE"]));
+    assert_eq!(world.closed, [B]);
+    world.wait();
+    assert_eq!(world.said_to(A), ["ERR", "ERR", "ERR", "BYE"], "and nothing behind QUIT");
+    assert_eq!(world.closed, [B, A]);
+}
+
+#[test]
+fn a_line_too_long_and_too_many_lines_are_refused_behind_earlier_answers() {
+    let mut world = World::new();
+    world.line(A, b"PUT t k v");
+    world.give(Input::LineTooLong(A));
+    world.line(A, b"never");
+    world.line(B, b"GET t k");
+    for _ in 0..WAITING_LINES_MAX + 9 {
+        world.line(B, b"x");
+    }
+    world.end_turn();
+    assert!(world.said_to(A).is_empty() && world.closed.is_empty(), "the first one is under way");
+    world.wait();
+    assert_eq!(world.said_to(A), ["ERR", "ERR"]);
+    let last = &world.said.iter().rfind(|(to, _)| *to == B).expect("told").1;
+    assert!(last.contains("wait for answers"), "{last}");
+    assert_eq!(world.closed.len(), 2);
+}
+
+#[test]
+fn r10_5_who_hangs_up_leaves_nothing_behind() {
+    let mut world = World::new();
+    world.line(A, b"INCR t k 1");
+    world.line(A, b"INCR t k 1");
+    world.end_turn();
+    world.give(Input::Closed(A));
+    world.give(Input::Closed(B));
+    world.end_turn();
+    assert_eq!(world.front.front().connections(), 0);
+    world.wait();
+    assert_eq!((world.said.len(), world.front.session().outstanding()), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Each line has one answer, in order, whatever its bytes are.
+    #[test]
+    fn any_bytes_are_answered(lines in proptest::collection::vec(
+        prop_oneof![
+            proptest::collection::vec(any::<u8>().prop_filter("no end", |byte| *byte != b'\n'), 0..40),
+            "(GET|PUT|INCR|get) [a-z]{0,3}( [a-z0-9-]{0,3}){0,3}".prop_map(String::into_bytes),
+        ],
+        0..12,
+    )) {
+        let mut world = World::new();
+        let mut expected = lines.len();
+        for (index, line) in lines.iter().enumerate() {
+            world.line(A, line);
+            if line.eq_ignore_ascii_case(b"quit") {
+                expected = expected.min(index + 1);
+            }
+        }
+        world.end_turn();
+        world.wait();
+        for _ in 0..lines.len() {
+            world.wait();
+        }
+        prop_assert_eq!(world.said_to(A).len(), expected);
+    }
+}
