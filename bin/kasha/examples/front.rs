@@ -27,7 +27,7 @@ use kasha_wire::frame;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-const CLUSTER: ClusterId = ClusterId(0x6672_6f6e_74);
+const CLUSTER: ClusterId = ClusterId(0x0066_726f_6e74);
 const CORE: CoreId = CoreId { node: NodeId(1), core: 0 };
 const SHARDS: u16 = 2;
 
