@@ -33,8 +33,8 @@ impl Machine for Asker {
     fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
         match input {
             Input::Line { line, .. } => {
-                send(Endpoint::Core(OWN), &[&[b'c'], line].concat(), Gate::Now, out);
-                send(Endpoint::Core(OTHER), &[&[b'o'], line].concat(), Gate::Now, out);
+                send(Endpoint::Core(OWN), &[&b"c"[..], line].concat(), Gate::Now, out);
+                send(Endpoint::Core(OTHER), &[&b"o"[..], line].concat(), Gate::Now, out);
             }
             Input::Frame { from, kind, payload } => {
                 if payload.first() == Some(&b'?') {
