@@ -73,7 +73,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::PreparedUnsynced, Scenario::Distributed, 10, "gates_respected"),
     caught(Bug::ForgottenUnsettled, Scenario::Distributed, 60, "convergence"),
     caught(Bug::ForgottenUnrecorded, Scenario::Distributed, 20, "retained"),
-    caught(Bug::ForgottenUnrecorded, Scenario::Distributed, 150, "one_timestamp"),
+    caught(Bug::ForgottenUnrecorded, Scenario::Distributed, 600, "one_timestamp"),
     caught(Bug::ConflictUnsynced, Scenario::Distributed, 60, "retained"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
