@@ -1,5 +1,5 @@
 //! Whatever comes on a connection: answers leave one line each, in the order of the lines, and nothing is left behind. The cluster
-//! does not answer here; the simulator's scenario `front` has one that does.
+//! does not answer here.
 
 use kasha_client::session::{Session, SessionOptions};
 use kasha_gateway::LineFront;
