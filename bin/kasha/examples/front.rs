@@ -23,7 +23,8 @@ use kasha_runtime::{
     ClusterCell, EventLoop, Framing, Identity, Listener, LoopOptions, Serve, boot_id, listen, random_u64, spawn_loop,
 };
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
-use kasha_wire::frame;
+
+use kasha_wire::{WireVersions, frame};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -74,7 +75,12 @@ fn beside_node(lines: Listener) -> Result<()> {
     let options = LoopOptions {
         name: CORE.to_string(),
         listen: vec![frames.into(), lines],
-        identity: Identity { cluster: ClusterCell::new(CLUSTER), core: Some(CORE), incarnation },
+        identity: Identity {
+            cluster: ClusterCell::new(CLUSTER),
+            core: Some(CORE),
+            incarnation,
+            versions: WireVersions::OURS,
+        },
         data_dir: Some(subfolder(&folder.0, "core")?),
         ..LoopOptions::default()
     };
@@ -96,7 +102,12 @@ fn beside_node(lines: Listener) -> Result<()> {
 fn start_coordinator(folder: &Path, socket: TcpListener, address: SocketAddr) -> Result<()> {
     let data_dir = Some(subfolder(folder, "coordinator")?);
     spawn_loop("coordinator", None, move || {
-        let identity = Identity { cluster: ClusterCell::new(CLUSTER), core: None, incarnation: Incarnation(1) };
+        let identity = Identity {
+            cluster: ClusterCell::new(CLUSTER),
+            core: None,
+            incarnation: Incarnation(1),
+            versions: WireVersions::OURS,
+        };
         let options = LoopOptions {
             name: "coordinator".into(),
             listen: vec![socket.into()],

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_client::{
-    Bounded, Client, Conditional, Counter, Cursor, Error, Listed, Replaced, Scan, ScannedKey, ScannedValue, Table,
-    TimeToLive, UpdateCall, Value,
+    Bounded, Client, Condition, Conditional, Counter, Cursor, Error, Exchanged, Listed, Replaced, Scan, ScannedKey,
+    ScannedValue, Table, TimeToLive, UpdateCall, Value,
 };
 use kasha_runtime::say;
 use serde_json::{Value as Json, json};
@@ -90,7 +90,18 @@ enum CliCommand {
     #[command(alias = "ttl")]
     TimeToLive { key: Argument },
     /// Set a key's value and print the value that it had.
-    GetAndPut { key: Argument, value: Argument },
+    GetAndPut {
+        key: Argument,
+        value: Argument,
+        /// Only if the key has no value; else print what it has.
+        #[arg(long, conflicts_with = "if_version")]
+        if_absent: bool,
+        /// Only if the key has this version; else print what it has.
+        #[arg(long)]
+        if_version: Option<u64>,
+        #[command(flatten)]
+        ends: Ends,
+    },
     /// Delete a key and print the value that it had.
     GetAndDelete { key: Argument },
     /// Delete a key.
@@ -363,8 +374,17 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::Expire { .. } | CliCommand::Persist { .. } | CliCommand::TimeToLive { .. } => {
             return on_end(table, arguments).await;
         }
-        CliCommand::GetAndPut { key, value } => {
-            let Replaced { version, old } = update(table.get_and_put(key, value.value()?), arguments).await?;
+        CliCommand::GetAndPut { key, value, if_absent, if_version, ends } => {
+            let put = ends.of(table.get_and_put(key, value.value()?), UpdateCall::<Replaced>::expires_in);
+            let exchanged = match if_absent.then_some(Condition::ABSENT).or(if_version.map(Condition::Version)) {
+                Some(condition) => update(put.only_if(condition), arguments).await?,
+                None => Exchanged::Done(update(put, arguments).await?),
+            };
+            let (version, old) = match exchanged {
+                Exchanged::Done(Replaced { version, old }) => (Some(version), old),
+                Exchanged::Failed(old) => (None, old),
+            };
+            done = if_so(version.is_some());
             (show_value(old.as_ref(), arguments)?, json!({ "version": version, "old": json_value(old.as_ref()) }))
         }
         CliCommand::GetAndDelete { key } => {

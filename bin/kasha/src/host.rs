@@ -22,7 +22,7 @@ use kasha_runtime::{
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
-use kasha_wire::Durability;
+use kasha_wire::{Durability, WireVersions};
 
 use crate::folder::stored_in;
 use crate::place::{Place, resolver};
@@ -274,7 +274,12 @@ impl RunningNode {
         let loop_options = LoopOptions {
             name: "coordinator".into(),
             listen: vec![listener.into()],
-            identity: Identity { cluster: ClusterCell::new(cluster), core: None, incarnation: self.data.incarnation() },
+            identity: Identity {
+                cluster: ClusterCell::new(cluster),
+                core: None,
+                incarnation: self.data.incarnation(),
+                versions: WireVersions::OURS,
+            },
             data_dir: Some(self.data.coordinator()),
             link_delay: spec.injected.link_delay,
             limits: spec.limits,
@@ -319,7 +324,12 @@ impl RunningNode {
         let loop_options = LoopOptions {
             name: format!("{core}"),
             listen: vec![listener.into()],
-            identity: Identity { cluster: ClusterCell::new(cluster), core: Some(core), incarnation },
+            identity: Identity {
+                cluster: ClusterCell::new(cluster),
+                core: Some(core),
+                incarnation,
+                versions: WireVersions::OURS,
+            },
             spin: spec.spin,
             data_dir: Some(self.data.core(index)),
             link_delay: spec.injected.link_delay,

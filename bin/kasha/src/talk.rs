@@ -46,7 +46,13 @@ impl Talk {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut talk = Self { stream, cluster: ClusterId(0) };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
-        match talk.ask(&Hello { cluster, from: None, incarnation, to: None })? {
+        match talk.ask(&Hello {
+            versions: kasha_wire::WireVersions::OURS,
+            cluster,
+            from: None,
+            incarnation,
+            to: None,
+        })? {
             Handshake::Welcome(Welcome { core: Some(core), .. }) => bail!("{core} listens there, not the coordinator"),
             Handshake::Welcome(Welcome { cluster, .. }) if cluster != ClusterId(0) => talk.cluster = cluster,
             Handshake::Goodbye(Goodbye { reason }) => bail!("{reason}"),

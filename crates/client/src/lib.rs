@@ -48,6 +48,7 @@ pub mod cluster {
 pub use cluster::Configuration;
 pub use kasha_types::{ClusterId, CoreId, TableId};
 pub use kasha_wire::message::TableOutcome;
+pub use kasha_wire::operation::Condition;
 pub use kasha_wire::outcome::ScannedPage;
 pub use kasha_wire::{DecodeError, Outcome};
 pub use kasha_witness::Path;

@@ -9,7 +9,7 @@ use kasha_client::session::{CallId, CallOptions, Completion, Locking, WhyNot, Wh
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ClusterTime, ConfigVersion, ListVersion, NodeId, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
-use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, Condition, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, OutcomeCode, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update, message};
 
@@ -198,14 +198,14 @@ fn whose_caller_is_gone_says_so_when_it_is_its_turn() {
 fn a_check_that_fails_is_told_with_its_place_in_the_transaction() {
     let mut net = Net::open(|_| ());
     let mut parts = PartsBuffer::default();
-    parts.push(TABLE, &PartOperation::Update(Update::Put { key: LOW, value: b"v" }));
-    parts.push(TABLE, &PartOperation::Update(Update::Put { key: HIGH, value: b"v" }));
-    parts.push(TABLE, &PartOperation::Check(Check::HasVersion { key: HIGH, version: 4 }));
+    parts.push(TABLE, &PartOperation::Update(Update::put(LOW, b"v")));
+    parts.push(TABLE, &PartOperation::Update(Update::put(HIGH, b"v")));
+    parts.push(TABLE, &PartOperation::Check(Check::Meets { key: HIGH, condition: Condition::Version(4) }));
     let id = net.update(&Update::Transaction { parts: parts.as_parts() }, &CallOptions::default());
     let [low, high] = requests(&mut net, Kind::Request);
     net.answer(&low, REFUSED_ELSEWHERE, true);
     assert_eq!(net.session.poll_completed(), None, "who refuses says why");
-    let mut failed = vec![8, 1, 0, 0, 0, 96, 1];
+    let mut failed = vec![8, 1, 0, 0, 0, Shape::Version as u8, 1];
     failed.extend(7u64.to_le_bytes());
     net.answer(&high, &failed, true);
     let expected = Outcome::NotCommitted(2, Box::new(Outcome::ConditionFailed(7)));
@@ -230,7 +230,7 @@ const SECOND: TableId = TableId(2);
 fn of_two_tables(net: &mut Net) -> CallId {
     let mut parts = PartsBuffer::default();
     for (table, key) in [(TABLE, LOW), (TABLE, HIGH), (SECOND, HIGH)] {
-        parts.push(table, &PartOperation::Update(Update::Put { key, value: b"v" }));
+        parts.push(table, &PartOperation::Update(Update::put(key, b"v")));
     }
     net.update(&Update::Transaction { parts: parts.as_parts() }, &CallOptions::default())
 }
@@ -399,8 +399,8 @@ fn r8_8_a_participant_that_has_prepared_is_asked_again_when_another_one_is_silen
 /// A put of shard 0, and a check of shard 1.
 fn checked(net: &mut Net) -> CallId {
     let mut parts = PartsBuffer::default();
-    parts.push(TABLE, &PartOperation::Update(Update::Put { key: LOW, value: b"v" }));
-    parts.push(TABLE, &PartOperation::Check(Check::HasVersion { key: HIGH, version: 4 }));
+    parts.push(TABLE, &PartOperation::Update(Update::put(LOW, b"v")));
+    parts.push(TABLE, &PartOperation::Check(Check::Meets { key: HIGH, condition: Condition::Version(4) }));
     net.update(&Update::Transaction { parts: parts.as_parts() }, &CallOptions::default())
 }
 
@@ -512,8 +512,8 @@ fn a_witness_of_two_participants_counts_for_each() {
 fn what_is_given_up_is_recorded_nowhere() {
     let mut net = Net::open(|_| ());
     let mut parts = PartsBuffer::default();
-    parts.push(TABLE, &PartOperation::Update(Update::Put { key: LOW, value: b"v" }));
-    parts.push(TABLE, &PartOperation::Check(Check::HasVersion { key: HIGH, version: 4 }));
+    parts.push(TABLE, &PartOperation::Update(Update::put(LOW, b"v")));
+    parts.push(TABLE, &PartOperation::Check(Check::Meets { key: HIGH, condition: Condition::Version(4) }));
     let deadline = Some(net.now.after(Duration::from_millis(50)));
     let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
     net.update(&Update::Transaction { parts: parts.as_parts() }, &options);

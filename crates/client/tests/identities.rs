@@ -21,7 +21,7 @@ const DONE_PART: &[u8] = &[0, 1, 0, 0, 0, 1, 9, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
 
 /// An update of shard 1; those of [`Net::put`] are shard 0's.
 fn put_high(net: &mut Net) -> CallId {
-    net.update(&Update::Put { key: b"foo", value: b"v" }, &CallOptions::default())
+    net.update(&Update::put(b"foo", b"v"), &CallOptions::default())
 }
 
 /// Puts to shard 1, each answered at once. Every one of them is sent at once.
@@ -32,7 +32,7 @@ fn put_high_and_answer(net: &mut Net, count: u64) -> Vec<Sent> {
 /// The same, of this key.
 fn put_and_answer(net: &mut Net, key: &[u8], count: u64) -> Vec<Sent> {
     let put = |net: &mut Net, number| {
-        let update = Update::Put { key, value: b"v" };
+        let update = Update::put(key, b"v");
         let id = net.update(&update, &CallOptions::default());
         let mut requests = net.take(Kind::Request);
         requests.retain(|request| request.body().update == update);
@@ -181,7 +181,7 @@ fn r4_10_what_was_held_back_starts_in_its_order_however_busy_the_session_is() {
         net.answer(&of_others.pop().expect("there are many"), DONE, true);
         put_high(&mut net);
         for sent in net.take(Kind::Request) {
-            if sent.body().update == (Update::Put { key: b"foo", value: b"v" }) {
+            if sent.body().update == (Update::put(b"foo", b"v")) {
                 of_others.insert(0, sent);
             } else {
                 net.answer(&sent, DONE, true);
@@ -358,7 +358,7 @@ fn r4_10_a_cancelled_update_holds_up_its_id_until_its_outcome_is_known() {
     let mut net = busy();
     let deadline = Some(net.now.after(SECOND));
     let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
-    let stuck = net.update(&Update::Increment { key: b"a-low-slot-", delta: 1 }, &options);
+    let stuck = net.update(&Update::increment(b"a-low-slot-", 1), &options);
     net.take(Kind::Request);
     put_high_and_answer(&mut net, OUTSTANDING_MAX);
     assert_eq!(net.session.client(), Some(SPARE));
@@ -379,7 +379,7 @@ fn r4_10_a_cancelled_update_holds_up_its_id_until_its_outcome_is_known() {
 #[test]
 fn a_million_updates_to_a_stopped_shard_leave_room_for_the_others() {
     let mut net = busy();
-    let put = Update::Put { key: b"a-low-slot-", value: b"v" };
+    let put = Update::put(b"a-low-slot-", b"v");
     let refused = net.with(|session, now, out| {
         let ask = |_| {
             session.update(now, TABLE, &put, &CallOptions::default(), out);

@@ -163,7 +163,7 @@ fn run(seed: u64) -> SessionStats {
             0..4 => {
                 let options = CallOptions { cancel_on_deadline: rng.chance(1, 3), ..CallOptions::default() };
                 let key = key_of(calls.len());
-                calls.push(net.update(&Update::Increment { key: &key, delta: 1 }, &options));
+                calls.push(net.update(&Update::increment(&key, 1), &options));
             }
             4..14 if !net.sent.is_empty() => {
                 let at = usize::try_from(rng.below(net.sent.len() as u64)).expect("an index");

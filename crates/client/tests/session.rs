@@ -157,7 +157,7 @@ fn r6_1_without_a_whole_witness_list_nothing_is_recorded() {
 #[test]
 fn large_updates_and_sync_mode_take_the_slow_path() {
     let mut net = Net::open(|_| ());
-    net.update(&Update::Put { key: b"k", value: &[0; 3000] }, &CallOptions::default());
+    net.update(&Update::put(b"k", &[0; 3000]), &CallOptions::default());
     assert_eq!(net.take_one(Kind::Request).request().envelope.list, ListVersion::NONE);
     let mut net = Net::open(|options| options.fast_path = false);
     net.put();
@@ -235,13 +235,13 @@ fn r2_2_out_of_memory_is_not_executed_only_when_that_is_recorded() {
 fn a_deadline_can_cancel() {
     let mut net = Net::open(|_| ());
     let options = CallOptions { deadline: Some(net.now.after(SECOND)), cancel_on_deadline: true, ..Default::default() };
-    let id = net.update(&Update::Increment { key: b"k", delta: 1 }, &options);
+    let id = net.update(&Update::increment(b"k", 1), &options);
     net.pass(SECOND);
     let cancel = net.take_one(Kind::Cancel);
     net.answer(&cancel, CANCELLED, true);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::DeadlineCancelled));
     let options = CallOptions { deadline: Some(net.now.after(SECOND)), ..options };
-    let id = net.update(&Update::Increment { key: b"k", delta: 1 }, &options);
+    let id = net.update(&Update::increment(b"k", 1), &options);
     net.pass(2 * SECOND);
     assert_eq!(net.completion_of(id), Completion::Unknown(WhyUnknown::DeadlinePassed), "nobody answered the cancel");
 }
@@ -422,15 +422,15 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
     let mut net = Net::open(|_| ());
     let none = CallOptions::default();
     for (update, why) in [
-        (Update::Delete { key: &[0; 70_000] }, WhyNot::KeyTooLarge),
-        (Update::Put { key: b"k", value: &vec![0; 2 << 20] }, WhyNot::ValueTooLarge),
+        (Update::delete(&[0; 70_000]), WhyNot::KeyTooLarge),
+        (Update::put(b"k", &vec![0; 2 << 20]), WhyNot::ValueTooLarge),
         (Update::MultiDelete { keys: ItemsBuffer::keys([]).as_items() }, WhyNot::KeyCount),
     ] {
         let id = net.update(&update, &none);
         assert_eq!(net.completion_of(id), Completion::NotExecuted(why));
     }
     let options = CallOptions { operation_key: Some((&[0; 200], 1)), ..none };
-    let id = net.update(&Update::Delete { key: b"k" }, &options);
+    let id = net.update(&Update::delete(b"k"), &options);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::OperationKey));
     assert!(net.take(Kind::Request).is_empty());
 }
@@ -438,7 +438,7 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
 #[test]
 fn an_unknown_table_is_the_coordinators_word() {
     let mut net = Net::open(|_| ());
-    let update = Update::Delete { key: b"k" };
+    let update = Update::delete(b"k");
     let call = |net: &mut Net| {
         net.with(|session, now, out| session.update(now, TableId(9), &update, &CallOptions::default(), out))
     };
@@ -461,7 +461,7 @@ fn operation_keys_carry_their_time_limit() {
     let mut net = Net::open(|_| ());
     net.pass(2 * SECOND);
     let options = CallOptions { operation_key: Some((b"order-42", 5000)), ..Default::default() };
-    let id = net.update(&Update::Increment { key: b"k", delta: 1 }, &options);
+    let id = net.update(&Update::increment(b"k", 1), &options);
     let request = net.take_one(Kind::Request);
     assert_eq!(request.body().operation_key, Some(&b"order-42"[..]));
     assert_eq!(request.body().head.not_after.0, 1000 + 2000 + 5000);

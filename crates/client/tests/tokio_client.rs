@@ -14,6 +14,7 @@ use crate::common::configuration;
 use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved, Resolver};
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};
+use kasha_wire::operation::{Condition, Terms};
 use kasha_wire::{
     AnswerView, AnyMessage, Body, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadAnswerView,
     ReadView, RequestView, Update, message,
@@ -37,13 +38,13 @@ impl Server {
         let mut result = vec![0];
         match update {
             Update::Increment { key: b"text", .. } => return vec![4],
-            Update::Increment { key, delta } => {
+            Update::Increment { key, delta, .. } => {
                 let value = self.counters.entry(key.to_vec()).or_default();
                 *value += delta;
                 result.extend_from_slice(&value.to_le_bytes());
                 result.extend_from_slice(&1u64.to_le_bytes());
             }
-            Update::PutIfAbsent { .. } => {
+            Update::Put { terms: Terms { condition: Some(Condition::ABSENT), .. }, .. } => {
                 result = vec![1];
                 result.extend_from_slice(&5u64.to_le_bytes());
             }
@@ -75,9 +76,13 @@ impl Server {
     fn on_message(configuration: &Configuration, message: AnyMessage, out: &mut Vec<u8>) {
         let cluster_time = ClusterTime(1);
         let answer: AnyMessage = match message {
-            AnyMessage::Hello(message::Hello { to, .. }) => {
-                message::Welcome { cluster: configuration.cluster, core: to, incarnation: Incarnation(1) }.into()
+            AnyMessage::Hello(message::Hello { to, .. }) => message::Welcome {
+                version: kasha_wire::WIRE_VERSION,
+                cluster: configuration.cluster,
+                core: to,
+                incarnation: Incarnation(1),
             }
+            .into(),
             AnyMessage::GetConfiguration(_) => message::ConfigurationIs { configuration: configuration.clone() }.into(),
             AnyMessage::OpenSession(message::OpenSession { nonce }) => {
                 let lease_expiry = ClusterTime(300_000);

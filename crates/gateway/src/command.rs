@@ -91,8 +91,8 @@ impl<'a> Command<'a> {
     pub fn operation(self) -> Operation<'a> {
         match self {
             Self::Get { key } => Operation::Read(Read::Get { key }),
-            Self::Put { key, value } => Operation::Update(Update::Put { key, value }),
-            Self::Increment { key, delta } => Operation::Update(Update::Increment { key, delta }),
+            Self::Put { key, value } => Operation::Update(Update::put(key, value)),
+            Self::Increment { key, delta } => Operation::Update(Update::increment(key, delta)),
         }
     }
 }

@@ -12,7 +12,6 @@ use kasha_machine::{Effect, Effects, Endpoint, Front, Gate};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::lines::LINE_BYTES_MAX;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Read, Update};
 
 use crate::command::{self, Command, Line, Operation};
 use crate::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_LINES_MAX};
@@ -118,12 +117,12 @@ fn ask(now: Tick, table: TableId, command: Command<'_>, session: &mut Session, o
     let deadline = Some(now.after(COMMAND_DEADLINE));
     match command.operation() {
         Operation::Read(read) => {
-            let shape = Read::row_of(read.code()).expect("a row").shape;
+            let shape = read.shape();
             Outstanding::Call(session.read(now, table, &read, deadline, out), shape)
         }
         Operation::Update(update) => {
             let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
-            let shape = Update::row_of(update.code()).expect("a row").shape;
+            let shape = update.shape();
             Outstanding::Call(session.update(now, table, &update, &options, out), shape)
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0  u16  magic 0x4B47 ("GK")              16  u64  offset of this group since the log began
-//!  2  u16  format version, 3                24  u32  epoch whose primary wrote it
+//!  2  u16  format version, 4                24  u32  epoch whose primary wrote it
 //!  4  u32  payload bytes, multiple of 8     28  u32  epoch of the group before it
 //!  8  u32  CRC-32C of bytes 12 to the end   32  u64  offset of the group before it (0 for the first of all)
 //! 12  u32  number of entries, from 1        40  u64  flags: bit 0 = copies, others 0
@@ -31,7 +31,7 @@ use kasha_types::{ENTRY_HEADER_BYTES, Epoch, LogEnd};
 pub const GROUP_HEADER_BYTES: u32 = 48;
 /// Version of the layout above, and of what stands in the entries. Another one is refused, never guessed at: logs up to version 2
 /// had operation keys of a slot, and bodies of another layout.
-pub const FORMAT_VERSION: u16 = 3;
+pub const FORMAT_VERSION: u16 = 4;
 
 const FLAG_COPIES: u64 = 1;
 

@@ -59,9 +59,9 @@ fn lines(files: Vec<(SegmentId, Vec<u8>)>) -> String {
 }
 
 #[test]
-fn version_3() {
+fn version_4() {
     let text = lines(files(&sample()));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_3.hex");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_4.hex");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &text).unwrap();
     }
@@ -86,7 +86,7 @@ fn fields_lie_where_the_documentation_says() {
     let group = log.groups().nth(1).unwrap();
     let digest_end = group.start;
     let bytes = log.bytes(group.start, group.bytes() as u32);
-    assert_eq!(bytes[0..4], [0x47, 0x4B, 3, 0]);
+    assert_eq!(bytes[0..4], [0x47, 0x4B, 4, 0]);
     assert_eq!(bytes[4..8], (bytes.len() as u32 - GROUP_HEADER_BYTES).to_le_bytes());
     assert_eq!(bytes[8..12], crc32c::crc32c(&bytes[12..]).to_le_bytes());
     assert_eq!(bytes[12..16], 3_u32.to_le_bytes());

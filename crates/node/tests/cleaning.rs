@@ -80,7 +80,7 @@ fn what_is_overwritten_never_fills_the_memory() {
         let key =
             if number % 8 == 0 && cold.len() < 400 { format!("cold {number}") } else { format!("hot {}", number % 7) };
         let value = [key.as_bytes(), &filler].concat();
-        client.update(&mut core, &Update::Put { key: key.as_bytes(), value: &value });
+        client.update(&mut core, &Update::put(key.as_bytes(), &value));
         if key.starts_with("cold") {
             cold.push(key);
         }
@@ -110,7 +110,7 @@ fn a_full_shard_comes_back_to_life_when_something_is_deleted() {
         let (key, mut refused) = (format!("k{number}"), None);
         client.sequence += 1;
         for _ in 0..100 {
-            let update = Update::Put { key: key.as_bytes(), value: &value };
+            let update = Update::put(key.as_bytes(), &value);
             match core.update((client.id, client.sequence), client.sequence, &update) {
                 Some(Heard::Answer { .. }) => return Ok(()),
                 Some(Heard::Refused(why)) => refused = Some(why),
@@ -130,7 +130,7 @@ fn a_full_shard_comes_back_to_life_when_something_is_deleted() {
     assert_eq!(refused, Refusal::OutOfMemory);
     assert_eq!(core.node.status(core.now).replicas[0].memory, Memory::Full);
     for gone in 0..number / 2 {
-        client.update(&mut core, &Update::Delete { key: format!("k{gone}").as_bytes() });
+        client.update(&mut core, &Update::delete(format!("k{gone}").as_bytes()));
     }
     for more in number..number + number / 4 {
         put(&mut core, &mut client, more).expect("there is room again");
@@ -144,13 +144,13 @@ fn a_full_shard_comes_back_to_life_when_something_is_deleted() {
 fn e2_a_record_that_was_copied_answers_a_retry() {
     let memory = 64 * MIB;
     let mut core = Core::serving_with(memory);
-    let incr = Update::Increment { key: b"n", delta: 5 };
+    let incr = Update::increment(b"n", 5);
     let first = core.update((9, 1), 1, &incr);
     let mut client = Client::new(1);
     let filler = vec![b'x'; 50_000];
     for number in 0..4_000_u32 {
         let key = format!("k{}", number % 500);
-        client.update(&mut core, &Update::Put { key: key.as_bytes(), value: &filler });
+        client.update(&mut core, &Update::put(key.as_bytes(), &filler));
         core.tick(1);
     }
     let freed = core.node.status(core.now).replicas[0].end.offset.0 / (8 * MIB);
@@ -176,8 +176,7 @@ fn results_that_nobody_acknowledges_are_kept_until_the_memory_is_full_and_no_lon
     let value = |number: u64| vec![u8::try_from(number % 251).expect("small"); 1_000_000];
     let swap = |core: &mut Core, sequence: u64, acknowledged: u64| {
         for _ in 0..50 {
-            let heard =
-                core.update((9, sequence), acknowledged, &Update::GetAndPut { key: b"k", value: &value(sequence) });
+            let heard = core.update((9, sequence), acknowledged, &Update::get_and_put(b"k", &value(sequence)));
             if heard.is_some() {
                 return heard;
             }
@@ -197,13 +196,13 @@ fn results_that_nobody_acknowledges_are_kept_until_the_memory_is_full_and_no_lon
     assert_eq!(refused, Some(Heard::Refused(Refusal::OutOfMemory)));
     assert!((20..60).contains(&last), "{last} results of a megabyte in 64 MiB");
     let mut other = Client::new(1);
-    other.update(&mut core, &Update::Delete { key: b"of another client" });
+    other.update(&mut core, &Update::delete(b"of another client"));
     let retried = swap(&mut core, 2, 1);
     assert!(matches!(retried, Some(Heard::Answer { result, .. }) if holds(&result, 1)), "a retry gets its result");
-    let heard = core.update((9, last + 2), last + 2, &Update::Delete { key: b"k" });
+    let heard = core.update((9, last + 2), last + 2, &Update::delete(b"k"));
     assert!(matches!(heard, Some(Heard::Answer { .. })), "{heard:?}");
     for number in 0..100 {
-        other.update(&mut core, &Update::Put { key: format!("k{}", number % 5).as_bytes(), value: &value(number) });
+        other.update(&mut core, &Update::put(format!("k{}", number % 5).as_bytes(), &value(number)));
         core.tick(5);
     }
 }
@@ -215,7 +214,7 @@ fn a_limit_below_what_lives_stops_the_node_and_loses_nothing() {
     let (mut client, value) = (Client::new(1), vec![b'x'; 500_000]);
     let key = |number: u32| format!("k{number}");
     for number in 0..240 {
-        client.update(&mut core, &Update::Put { key: key(number).as_bytes(), value: &value });
+        client.update(&mut core, &Update::put(key(number).as_bytes(), &value));
     }
     let again = started_again(core.shell.files.clone(), 64 * MIB);
     assert!(again.shell.stopped.as_ref().is_some_and(|why| why.contains("K0407")), "{:?}", again.shell.stopped);
@@ -238,14 +237,14 @@ fn r5_16_in_small_segments_new_data_is_refused_for_good_and_deletes_go_on() {
         client.sequence += 1;
         let mut answers = (0..100).map(|_| {
             core.tick(20);
-            let put = Update::Put { key: key.as_bytes(), value: &value };
+            let put = Update::put(key.as_bytes(), &value);
             core.update((client.id, client.sequence), client.sequence, &put)
         });
         match answers.find(Option::is_some) {
             Some(Some(Heard::Answer { .. })) => taken += 1,
             Some(Some(Heard::Refused(Refusal::OutOfMemory))) => {
                 refused += 1;
-                client.update(&mut core, &Update::Delete { key: format!("k{}", rng.below(90)).as_bytes() });
+                client.update(&mut core, &Update::delete(format!("k{}", rng.below(90)).as_bytes()));
             }
             Some(other) => panic!("{other:?}"),
             None => panic!("the cleaner promises room for ever, after {taken} updates"),
@@ -272,19 +271,19 @@ fn r5_16_a_delete_that_is_kept_under_an_operation_key_does_not_use_the_reserve()
         panic!("busy for ever");
     };
     let mut number = 0;
-    while send(&mut core, None, &Update::Put { key: format!("k{number}").as_bytes(), value: &value })
+    while send(&mut core, None, &Update::put(format!("k{number}").as_bytes(), &value))
         != Some(Heard::Refused(Refusal::OutOfMemory))
     {
         number += 1;
     }
     // What was refused left some room. Deletes that are kept may take that, and not the reserve of two segments.
     let mut kept = |core: &mut Core, order: u32| {
-        let heard = send(core, Some(format!("order {order}").as_bytes()), &Update::Delete { key: b"absent" });
+        let heard = send(core, Some(format!("order {order}").as_bytes()), &Update::delete(b"absent"));
         heard != Some(Heard::Refused(Refusal::OutOfMemory))
     };
     let orders = (0..5_000).map_while(|order| kept(&mut core, order).then_some(order)).count();
     assert!(orders < 2_000, "{orders} deletes were kept");
-    let deleted = send(&mut core, None, &Update::Delete { key: b"k0" });
+    let deleted = send(&mut core, None, &Update::delete(b"k0"));
     assert!(matches!(deleted, Some(Heard::Answer { .. })), "{deleted:?}");
 }
 
@@ -297,7 +296,7 @@ fn r4_9_a_repeat_finds_room_where_a_cancel_does() {
         Some(Heard::Answer { result, .. }) => result,
         other => panic!("{other:?}"),
     };
-    let increment = Update::Increment { key: b"k", delta: 5 };
+    let increment = Update::increment(b"k", 5);
     let once = |client: u64| Core::body((client, 1), 1, Some(b"order-42"), &increment);
     let first = result(core.send(Kind::Request, &once(2)));
     let (mut client, mut number) = (Client::new(3), 0);
@@ -306,7 +305,7 @@ fn r4_9_a_repeat_finds_room_where_a_cancel_does() {
         let mut fill = || {
             (client.sequence, number) = (client.sequence + 1, number + 1);
             let key = format!("f{number}");
-            let put = Update::Put { key: key.as_bytes(), value: &value };
+            let put = Update::put(key.as_bytes(), &value);
             (0..100).find_map(|_| {
                 core.tick(20);
                 core.update((client.id, client.sequence), client.sequence, &put)
@@ -336,10 +335,10 @@ fn r5_16_an_acknowledgement_is_heard_when_deletes_have_used_up_their_reserve() {
     };
     let key = |number: u64| format!("k{number}");
     let put = |core: &mut Core, number: u64| {
-        send(core, (1, number), number, &Update::Put { key: key(number).as_bytes(), value: &[b'x'; 200] })
+        send(core, (1, number), number, &Update::put(key(number).as_bytes(), &[b'x'; 200]))
     };
     let puts = (1..).find(|&number| put(&mut core, number) == Err(Refusal::OutOfMemory)).expect("it fills");
-    let absent = Update::Delete { key: b"absent" };
+    let absent = Update::delete(b"absent");
     let deletes = (1..400).find(|&sequence| send(&mut core, (2, sequence), 1, &absent).is_err());
     let refused = deletes.expect("their records use up the reserve");
     assert!(send(&mut core, (2, refused + 1), 1, &absent).is_err(), "it acknowledges nothing");
@@ -348,7 +347,7 @@ fn r5_16_an_acknowledgement_is_heard_when_deletes_have_used_up_their_reserve() {
         Ok(()),
         "it frees the records of all deletes before"
     );
-    let other = send(&mut core, (9, 1), 1, &Update::Delete { key: key(1).as_bytes() });
+    let other = send(&mut core, (9, 1), 1, &Update::delete(key(1).as_bytes()));
     assert_eq!(other, Ok(()), "and makes room for others");
     assert!(put(&mut core, puts + 1).is_err(), "but not for new data");
 }

@@ -147,7 +147,8 @@ impl Run {
                 return Err(format!("{client} {sequence} is answered {heard:?}, not {:?}", call.result));
             }
         }
-        let increment = Update::Increment { key: &key("n"), delta: 1 };
+        let counter = key("n");
+        let increment = Update::increment(&counter, 1);
         match send(cluster, LATER + 1, &body((LATER + 1, 1), 1, Some(b"order"), &increment)) {
             Some(Heard::Answer { synced: true, result }) if result == self.calls[self.order].result => Ok(()),
             heard => Err(format!("the operation key answers {heard:?}")),
@@ -157,7 +158,7 @@ impl Run {
     /// Updates go on, until a segment is cleaned.
     fn go_on(&self, cluster: &mut Cluster) -> Result<(), String> {
         for sequence in 1..60 {
-            let put = Update::Put { key: b"later", value: &[7; 900] };
+            let put = Update::put(b"later", &[7; 900]);
             let heard = send(cluster, LATER, &body((LATER, sequence), sequence, None, &put));
             let Some(Heard::Answer { synced: true, .. }) = heard else { return Err(format!("{sequence}: {heard:?}")) };
             cluster.tick(20);

@@ -6,7 +6,7 @@ use crate::common::{Core, Heard, TABLE};
 use kasha_types::{ClientId, ListVersion, slot_of};
 use kasha_wire::body::BodyHead;
 use kasha_wire::message::{Told, Words};
-use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, Condition, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Message as _, Outcome, OutcomeCode, Read, Update};
 
@@ -57,7 +57,7 @@ fn r8_17_a_refusal_is_told_when_no_loss_of_power_takes_it() {
     let mut cluster = two_shards();
     cluster.cores[0].slow_flushes = true;
     let (ours, theirs) = (key("x", true), key("x", false));
-    let with_check = (TABLE, PartOperation::Check(Check::HasVersion { key: &ours, version: 0 }));
+    let with_check = (TABLE, PartOperation::Check(Check::Meets { key: &ours, condition: Condition::ABSENT }));
     for (client, times) in [(2, 1), (3, 2)] {
         let body = distributed((client, 1), &[with_check, (TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
         for _ in 0..times {
@@ -103,7 +103,7 @@ fn r8_13_an_execution_that_finds_no_room_waits() {
     let mut proposed = Vec::new();
     for sequence in 1.. {
         let ours = key(&format!("x{sequence}-"), true);
-        let part = (TABLE, PartOperation::Update(Update::Put { key: &ours, value: &large }));
+        let part = (TABLE, PartOperation::Update(Update::put(&ours, &large)));
         let body = distributed((2, sequence), &[part], &[(TABLE, put(&theirs))]);
         let refused = cluster.send(2, ListVersion::NONE, &body);
         cluster.settle();
@@ -162,10 +162,10 @@ fn a_table_is_not_dropped_under_what_is_pending() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
     let in_ledger = |head: &mut BodyHead| head.table = LEDGER;
-    let value = Core::body_with((2, 1), 1, None, &Update::Put { key: &x, value: b"1" }, in_ledger);
+    let value = Core::body_with((2, 1), 1, None, &Update::put(&x, b"1"), in_ledger);
     cluster.send(2, LIST, &value);
     cluster.settle();
-    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 1 });
+    let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(1) });
     let body = distributed((3, 1), &[(LEDGER, check)], &[(TABLE, put(&z))]);
     cluster.send(3, ListVersion::NONE, &body);
     cluster.settle();
@@ -196,11 +196,11 @@ fn r8_4_a_mismatch_of_operation_keys_waits_as_the_other_update_does() {
     cluster.settle();
     word(&mut cluster, 1, &body, Told::Proposed(1));
     cluster.settle();
-    let one = Core::body((3, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}k", value: b"o" });
+    let one = Core::body((3, 1), 1, Some(b"K"), &Update::put(b"{tb}k", b"o"));
     cluster.send(3, ListVersion::NONE, &one);
     cluster.settle();
     assert_eq!(cluster.heard(3), [], "the other participant has not said that it is executed there");
-    let other = Core::body((4, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}k", value: b"m" });
+    let other = Core::body((4, 1), 1, Some(b"K"), &Update::put(b"{tb}k", b"m"));
     let mut heard = cluster.send(4, ListVersion::NONE, &other);
     cluster.settle();
     heard.append(&mut cluster.heard(4));
@@ -225,7 +225,7 @@ fn r8_6_a_gate_that_another_term_has_logged_opens_at_a_primary_that_is_promoted_
         cluster.settle();
         cluster.fail_over_to(2);
         cluster.it_is(1000);
-        let update = Core::body((3, 1), 1, None, &Update::Put { key: &k, value: b"u" });
+        let update = Core::body((3, 1), 1, None, &Update::put(&k, b"u"));
         cluster.send(3, ListVersion::NONE, &update);
         cluster.settle();
         assert_eq!(cluster.heard(3), [], "a new primary takes nothing as settled");
@@ -265,7 +265,7 @@ fn r8_8_what_has_seen_something_unsettled_is_not_told_early() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
     let first = unsettled(&mut cluster, &x, &z);
-    let check = PartOperation::Check(Check::HasValue { key: &x, expected: b"v" });
+    let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Value(b"v") });
     let second = distributed((3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
     cluster.send(3, ListVersion::NONE, &second);
     cluster.settle();
@@ -281,9 +281,9 @@ fn r8_8_what_has_seen_something_unsettled_is_not_told_early() {
 /// An increment of a counter here, which has a value, and one of a counter of the other participant.
 fn increments(cluster: &mut Cluster) -> Vec<u8> {
     let (n, z) = (key("n", true), key("z", false));
-    cluster.update((2, 1), LIST, &Update::Increment { key: &n, delta: 5 });
+    cluster.update((2, 1), LIST, &Update::increment(&n, 5));
     cluster.settle();
-    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    let increment = |key| PartOperation::Update(Update::increment(key, 1));
     distributed((3, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))])
 }
 
@@ -309,7 +309,7 @@ fn what_is_prepared_is_told_at_once_if_witnesses_hold_it_and_survives_the_primar
 fn what_overlaps_with_something_unsynced_is_told_when_it_is_synced() {
     let mut cluster = begun();
     let body = increments(&mut cluster);
-    cluster.update((4, 1), LIST, &Update::Increment { key: &key("n", true), delta: 1 });
+    cluster.update((4, 1), LIST, &Update::increment(&key("n", true), 1));
     record(&mut cluster, &body);
     assert_eq!(cluster.send(3, LIST, &body), []);
     cluster.settle();
@@ -321,7 +321,7 @@ fn what_overlaps_with_something_unsynced_is_told_when_it_is_synced() {
 fn let_witnesses_name_suspects(cluster: &mut Cluster) {
     for sequence in 1..=8 {
         let aside = key(&format!("aside{sequence}-"), true);
-        cluster.update((9, sequence), LIST, &Update::Put { key: &aside, value: b"a" });
+        cluster.update((9, sequence), LIST, &Update::put(&aside, b"a"));
         cluster.settle();
     }
     cluster.heard(9);
@@ -345,7 +345,7 @@ fn what_only_witnesses_have_is_proposed() {
 fn what_only_witnesses_have_and_meets_a_lock_is_a_conflict() {
     let mut cluster = begun();
     let body = increments(&mut cluster);
-    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    let increment = |key| PartOperation::Update(Update::increment(key, 1));
     let (n, z) = (key("n", true), key("z", false));
     let holder = distributed((4, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))]);
     cluster.send(4, ListVersion::NONE, &holder);
@@ -360,7 +360,7 @@ fn what_only_witnesses_have_and_meets_a_lock_is_a_conflict() {
 fn r4_3_what_only_witnesses_have_of_an_unproven_client_takes_no_lock() {
     let mut cluster = begun();
     let body = increments(&mut cluster);
-    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    let increment = |key| PartOperation::Update(Update::increment(key, 1));
     let (n, z) = (key("n", true), key("z", false));
     let hostile = with_lease(u64::MAX, (1 << 40, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))]);
     record(&mut cluster, &hostile);
@@ -440,7 +440,7 @@ fn r4_9_another_first_key_of_the_slot_or_another_table_is_another_operation() {
 fn r4_9_a_check_that_failed_is_kept_by_the_participant_that_was_named_first() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
-    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+    let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(7) });
     // The other participant's part was named first: it hears why, and the client hears it from there.
     let body = under_key(b"order", (2, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
     cluster.on_the_way.clear();
@@ -483,7 +483,7 @@ fn r8_4_what_is_kept_of_a_check_that_failed_waits_for_what_the_check_has_seen() 
     let (x, z) = (key("x", true), key("z", false));
     let w = unsettled(&mut cluster, &x, &z);
     cluster.heard(2);
-    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+    let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(7) });
     let body = |client| first_here(b"order", (client, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
     assert_eq!(told_under_key(&mut cluster, 3, &body(3)), []);
     assert_eq!(told_under_key(&mut cluster, 4, &body(4)), [], "the same again");
@@ -513,7 +513,7 @@ fn r8_4_a_vote_waits_for_the_gate_of_its_reason_and_not_for_long() {
         cluster.commit(|configuration| configuration.nodes.push(node(OTHERS_PRIMARY.0)));
         let (x, z) = (key("x", true), key("z", false));
         let w = unsettled(&mut cluster, &x, &z);
-        let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+        let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(7) });
         let body = under_key(b"order", (3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
         cluster.send(3, ListVersion::NONE, &body);
         for _ in 0..3 {
@@ -548,7 +548,7 @@ fn r8_10_what_a_witness_holds_and_what_conflicts_with_something_pending_is_skipp
     assert_eq!(told(&heard), Some((OutcomeCode::Conflict as u8, vec![])));
     word(&mut cluster, 2, &pending, Told::Proposed(1));
     cluster.settle();
-    let read = cluster.update((5, 1), ListVersion::NONE, &Update::Increment { key: &key("free", true), delta: 1 });
+    let read = cluster.update((5, 1), ListVersion::NONE, &Update::increment(&key("free", true), 1));
     cluster.settle();
     assert!(read.len() + cluster.heard(5).len() == 1, "the shard goes on");
 }
@@ -568,7 +568,7 @@ fn what_a_witness_holds_of_a_table_that_is_dropped_does_not_stop_a_recovery() {
     cluster.settle();
     heard.append(&mut cluster.heard(3));
     assert!(matches!(&heard[..], [Heard::Refused(_)]), "{heard:?}");
-    cluster.update((5, 1), ListVersion::NONE, &Update::Increment { key: &key("free", true), delta: 1 });
+    cluster.update((5, 1), ListVersion::NONE, &Update::increment(&key("free", true), 1));
     cluster.settle();
     assert_eq!(cluster.heard(5).len(), 1, "the shard goes on");
 }

@@ -4,7 +4,7 @@ use crate::common::Heard;
 use crate::common::cluster::{Cluster, LIST};
 use kasha_log::EntryKind;
 use kasha_types::ListVersion;
-use kasha_wire::operation::Lifetime;
+use kasha_wire::operation::{Condition, Lifetime};
 use kasha_wire::{OutcomeCode, Update};
 
 fn lifetime(millis: u64) -> Lifetime {
@@ -12,7 +12,7 @@ fn lifetime(millis: u64) -> Lifetime {
 }
 
 fn put(key: &[u8], millis: u64) -> Update<'_> {
-    Update::PutExpiring { key, lifetime: lifetime(millis), value: b"v" }
+    Update::put_expiring(key, lifetime(millis), b"v")
 }
 
 fn is_found(heard: &[Heard]) -> bool {
@@ -56,7 +56,7 @@ fn r5_2_the_end_of_a_value_is_logged_before_a_read_finds_it_and_gates_the_read()
 fn r5_2_an_update_that_finds_a_value_over_waits_and_runs_behind_the_delete() {
     let mut cluster = with_value_until(100_000);
     cluster.it_is(100_000);
-    let update = Update::PutIfAbsent { key: b"a", value: b"new" };
+    let update = Update::put_if(b"a", Condition::ABSENT, b"new");
     assert_eq!(cluster.update((2, 1), LIST, &update), []);
     cluster.carry();
     let heard = cluster.heard(2);

@@ -12,7 +12,7 @@ use kasha_wire::{Member, MemberState, Message, ShardPhase, Update, message};
 const UNRECORDED: ListVersion = ListVersion::NONE;
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Update<'a> {
-    Update::Put { key, value }
+    Update::put(key, value)
 }
 
 /// A cluster with so many long values. Node 2 has lost its files, and is asked to lead.
@@ -44,7 +44,7 @@ fn node_2_is_to_lead_without_its_files(values: u64) -> Cluster {
 #[test]
 fn r7_2_a_new_primary_that_lacks_older_segments_takes_the_whole_log() {
     let mut cluster = Cluster::serving();
-    cluster.update((1, 1), LIST, &Update::Increment { key: b"n", delta: 5 });
+    cluster.update((1, 1), LIST, &Update::increment(b"n", 5));
     let value = vec![b'x'; 100_000];
     for sequence in 2..=30 {
         cluster.update((1, sequence), LIST, &put(format!("key {sequence}").as_bytes(), &value));
@@ -73,7 +73,7 @@ fn r7_2_a_new_primary_that_lacks_older_segments_takes_the_whole_log() {
     assert_eq!(cluster.segments_on_file(3), whole[whole.len() - 1..], "the live tail and no more");
     cluster.fail_over_to(3);
     assert_eq!(cluster.segments_on_file(3), cluster.segments_on_file(1));
-    let mut heard = cluster.update((2, 1), UNRECORDED, &Update::Increment { key: b"n", delta: 1 });
+    let mut heard = cluster.update((2, 1), UNRECORDED, &Update::increment(b"n", 1));
     cluster.settle();
     heard.append(&mut cluster.heard(2));
     assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result[1..9] == 6_i64.to_le_bytes()), "{heard:?}");
@@ -156,7 +156,7 @@ fn a_new_primary_whose_end_lies_before_freed_segments_takes_the_whole_log() {
     });
     cluster.fail_over_to(2);
     assert_eq!(cluster.segments_on_file(2).last(), cluster.segments_on_file(3).last());
-    let mut heard = cluster.update((1, 61), UNRECORDED, &Update::GetAndPut { key: b"k", value: b"v" });
+    let mut heard = cluster.update((1, 61), UNRECORDED, &Update::get_and_put(b"k", b"v"));
     cluster.settle();
     heard.append(&mut cluster.heard(1));
     assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result.ends_with(&value)), "{heard:.200?}");

@@ -10,7 +10,7 @@ use kasha_wire::{BodyHead, Refusal, Update, message};
 
 #[test]
 fn r5_11_nothing_is_copied_before_a_floor_is_synced() {
-    let increment = Update::Increment { key: b"a", delta: 1 };
+    let increment = Update::increment(b"a", 1);
     let shorter = |head: &mut BodyHead| head.lease_expiry = ClusterTime(150_000);
     let first = Core::body_with((1, 1), 1, None, &increment, shorter);
     let (mut cluster, mut filler) = about_to_clean(&first);

@@ -28,7 +28,7 @@ fn d4_a_freed_segment_s_file_goes_after_an_fsync_of_the_word_of_it() {
     let mut sequence = 0;
     let mut put = |core: &mut Core, key: &[u8], value: &[u8]| {
         sequence += 1;
-        assert!(core.update((1, sequence), sequence, &Update::Put { key, value }).is_some());
+        assert!(core.update((1, sequence), sequence, &Update::put(key, value)).is_some());
     };
     let value = vec![7; 100_000];
     (0..24).for_each(|_| put(&mut core, b"hot", &value));
@@ -72,8 +72,8 @@ fn a_segment_of_keys_that_came_and_went_is_freed() {
         let key = format!("job {number}");
         let key = key.as_bytes();
         let sequence = 2 * number + 1;
-        assert!(core.update((1, sequence), sequence, &Update::Put { key, value: &value }).is_some());
-        assert!(core.update((1, sequence + 1), sequence + 1, &Update::Delete { key }).is_some(), "job {number}");
+        assert!(core.update((1, sequence), sequence, &Update::put(key, &value)).is_some());
+        assert!(core.update((1, sequence + 1), sequence + 1, &Update::delete(key)).is_some(), "job {number}");
         core.tick(20);
     }
     assert!(segments(&core.shell.files).len() <= 4, "{:?}", segments(&core.shell.files));
@@ -316,7 +316,7 @@ fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it(
     let mut cluster = Cluster::serving();
     let value = vec![b'x'; 100_000];
     let put = |cluster: &mut Cluster, sequence, key: &[u8]| {
-        cluster.update((1, sequence), LIST, &Update::Put { key, value: &value });
+        cluster.update((1, sequence), LIST, &Update::put(key, &value));
         cluster.carry();
     };
     for sequence in 1..=60 {
@@ -351,7 +351,7 @@ fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it(
     assert!(is_whole(&cluster, 3));
     for sequence in 1..=3 {
         cluster.settle();
-        cluster.update((2, sequence), LIST, &Update::Put { key: b"other", value: b"v" });
+        cluster.update((2, sequence), LIST, &Update::put(b"other", b"v"));
     }
     cluster.settle();
     assert_eq!(cluster.segments_on_file(3), cluster.segments_on_file(1), "now they go");
@@ -365,7 +365,7 @@ fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it(
 fn a_killed_primary_keeps_the_segment_whose_freeing_nobody_has_heard_of() {
     let mut cluster = Cluster::serving();
     let value = vec![b'x'; 100_000];
-    let put = Update::Put { key: b"k", value: &value };
+    let put = Update::put(b"k", &value);
     let freed = |cluster: &Cluster, node| {
         cluster.entries_on_file(node).iter().filter(|kind| **kind == EntryKind::SegmentFreed).count()
     };

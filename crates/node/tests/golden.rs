@@ -29,7 +29,7 @@ fn sample() -> Files {
     with.tables.push(TableInfo { table: other, name: "other".into() });
     with.tablets.push(Tablet { table: other, ..with.tablets[0] });
     core.message(message::ConfigurationIs { configuration: with });
-    let put = Update::Put { key: b"k", value: b"v" };
+    let put = Update::put(b"k", b"v");
     let body = Core::body_with((1, 1), 1, None, &put, |head| head.table = other);
     core.send(kasha_wire::frame::Kind::Request, &body);
     core.message(message::ConfigurationIs { configuration: without });
@@ -41,12 +41,12 @@ fn sample() -> Files {
         assert!(core.update((1, sequence), sequence, update).is_some());
     };
     let fill_a_segment = |core: &mut Core, update: &mut dyn FnMut(&mut Core, &Update<'_>)| {
-        (0..11).for_each(|_| update(core, &Update::Put { key: b"filler", value: &value }));
+        (0..11).for_each(|_| update(core, &Update::put(b"filler", &value)));
     };
     fill_a_segment(&mut core, &mut update);
-    (0..3).for_each(|_| update(&mut core, &Update::Put { key: b"gone", value: b"v" }));
+    (0..3).for_each(|_| update(&mut core, &Update::put(b"gone", b"v")));
     fill_a_segment(&mut core, &mut update);
-    update(&mut core, &Update::Delete { key: b"gone" });
+    update(&mut core, &Update::delete(b"gone"));
     fill_a_segment(&mut core, &mut update);
     for _ in 0..10 {
         core.tick(100);

@@ -6,7 +6,7 @@ use crate::common::{Heard, TABLE};
 use kasha_log::EntryKind;
 use kasha_types::ListVersion;
 use kasha_wire::message::Told;
-use kasha_wire::operation::{Check, Lifetime, PartOperation, ScanCursor};
+use kasha_wire::operation::{Check, Condition, Lifetime, PartOperation, ScanCursor};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Refusal, Update};
 
@@ -51,14 +51,14 @@ fn a_listing_waits_for_what_is_pending_when_it_comes() {
 fn r8_16_nobody_waits_for_what_a_listing_waits_for() {
     let mut cluster = begun_and_settled();
     let (x, shown, z) = (key("x", true), key("shown", true), key("z", false));
-    cluster.update((4, 1), LIST, &Update::Put { key: &shown, value: b"v" });
+    cluster.update((4, 1), LIST, &Update::put(&shown, b"v"));
     cluster.settle();
     let first = unsettled(&mut cluster, &x, &z);
     cluster.read(7, TABLE, &ALL);
     cluster.settle();
     assert_eq!(page(&cluster.heard(7)), None, "it has seen what is not settled");
     cluster.heard(5);
-    let mut heard = cluster.update((5, 1), LIST, &Update::Put { key: &shown, value: b"w" });
+    let mut heard = cluster.update((5, 1), LIST, &Update::put(&shown, b"w"));
     cluster.settle();
     heard.append(&mut cluster.heard(5));
     assert!(matches!(heard[..], [Heard::Answer { .. }, ..]), "a writer of another key waits for nobody: {heard:?}");
@@ -71,9 +71,9 @@ fn r5_2_a_value_does_not_end_under_what_is_pending() {
     let mut cluster = begun();
     let (ours, theirs) = (key("k", true), key("k", false));
     let lifetime = Lifetime::from_millis(100_000).expect("not 0");
-    cluster.update((3, 1), LIST, &Update::PutExpiring { key: &ours, lifetime, value: b"v" });
+    cluster.update((3, 1), LIST, &Update::put_expiring(&ours, lifetime, b"v"));
     cluster.settle();
-    let has_value = Check::HasValue { key: &ours, expected: b"v" };
+    let has_value = Check::Meets { key: &ours, condition: Condition::Value(b"v") };
     let body = distributed((2, 1), &[(TABLE, PartOperation::Check(has_value))], &[(TABLE, put(&theirs))]);
     cluster.send(2, LIST, &body);
     cluster.settle();

@@ -131,7 +131,7 @@ fn run(core: &mut Core, sequences: std::ops::Range<u64>, list: ListVersion) -> (
     for sequence in sequences {
         core.now = core.now.after(Duration::from_micros(20));
         let key = format!("key {}", sequence % KEYS);
-        let body = Core::body((1, sequence), sequence, None, &Update::Put { key: key.as_bytes(), value: &[7; 100] });
+        let body = Core::body((1, sequence), sequence, None, &Update::put(key.as_bytes(), &[7; 100]));
         let cluster_time = kasha_types::ClusterTime(0);
         let envelope =
             Envelope { shard: crate::common::SHARD, epoch: core.epoch, list, cluster_time, attempt: 1, turn: None };

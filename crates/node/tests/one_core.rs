@@ -4,7 +4,7 @@ use crate::common::{CONN, Core, Heard, SHARD, TABLE, configuration};
 use kasha_node::Baseline;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Slot, TableId, Tick};
 use kasha_wire::frame::Kind;
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::{Condition, ItemsBuffer};
 use kasha_wire::status::Memory;
 
 use kasha_wire::link::Orders;
@@ -22,15 +22,15 @@ fn result_of(heard: Option<Heard>) -> Vec<u8> {
 }
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Update<'a> {
-    Update::Put { key, value }
+    Update::put(key, value)
 }
 
 #[test]
 fn e2_a_retry_gets_the_same_bytes_and_runs_nothing() {
     let mut core = Core::serving();
-    let first = result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 }));
+    let first = result_of(core.update((1, 1), 1, &Update::increment(b"n", 5)));
     assert!(done(&first));
-    assert_eq!(result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 })), first);
+    assert_eq!(result_of(core.update((1, 1), 1, &Update::increment(b"n", 5))), first);
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
 }
 
@@ -38,11 +38,11 @@ fn e2_a_retry_gets_the_same_bytes_and_runs_nothing() {
 #[test]
 fn without_completion_records_a_retry_runs_again() {
     let mut core = Core::serving_as(1 << 30, |options| options.baseline = Baseline::WithoutRecords);
-    let incr = Update::Increment { key: b"n", delta: 5 };
+    let incr = Update::increment(b"n", 5);
     let first = result_of(core.update((1, 1), 1, &incr));
     let again = result_of(core.update((1, 1), 1, &incr));
     assert!(done(&first) && done(&again) && first != again);
-    let absent = Update::PutIfAbsent { key: b"n", value: b"v" };
+    let absent = Update::put_if(b"n", Condition::ABSENT, b"v");
     assert_eq!(result_of(core.update((1, 2), 2, &absent)).first(), Some(&1));
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 2, 0, 0, 0, 0, 0, 0, 0][..], b"10"].concat())));
 }
@@ -79,11 +79,11 @@ fn an_operation_on_many_keys_of_one_slot_has_room_for_its_result() {
 #[test]
 fn r4_9_an_operation_key_gives_the_original_result_to_whoever_asks() {
     let mut core = Core::serving();
-    let incr = Update::Increment { key: b"n", delta: 5 };
+    let incr = Update::increment(b"n", 5);
     let first = result_of(core.send(Kind::Request, &Core::body((1, 1), 1, Some(b"order-42"), &incr)));
     let again = result_of(core.send(Kind::Request, &Core::body((2, 1), 1, Some(b"order-42"), &incr)));
     assert_eq!(first, again);
-    let other = Update::Increment { key: b"n", delta: 6 };
+    let other = Update::increment(b"n", 6);
     let mismatch = result_of(core.send(Kind::Request, &Core::body((3, 1), 1, Some(b"order-42"), &other)));
     assert_eq!(mismatch, [7]);
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
@@ -107,7 +107,7 @@ fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
     let names = [(TABLE, &b"{u}a"[..]), (TABLE, &b"{u}b"[..]), (LEDGER, &b"{u}a"[..])];
     let ask = |core: &mut Core, client: u64, delta: i64| {
         let results = (1..).zip(names).map(|(sequence, (table, key))| {
-            let update = Update::Increment { key, delta };
+            let update = Update::increment(key, delta);
             let body = Core::body_with((client, sequence), 1, Some(b"order-42"), &update, |head| head.table = table);
             result_of(core.send(Kind::Request, &body))
         });
@@ -162,11 +162,11 @@ fn serve(core: &mut Core) {
 #[test]
 fn a_restart_finds_everything_and_answers_duplicates_alike() {
     let mut core = Core::serving();
-    let first = result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 }));
+    let first = result_of(core.update((1, 1), 1, &Update::increment(b"n", 5)));
     let mut core = restart(core);
     core.witness_holds(2, &[]);
     serve(&mut core);
-    assert_eq!(result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 })), first);
+    assert_eq!(result_of(core.update((1, 1), 1, &Update::increment(b"n", 5))), first);
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
 }
 
@@ -178,7 +178,7 @@ fn r4_9_repeats_under_an_operation_key_are_counted() {
         (status.updates, status.repeats_suppressed, status.duplicates_suppressed)
     };
     let mut core = Core::serving();
-    let incr = Update::Increment { key: b"n", delta: 5 };
+    let incr = Update::increment(b"n", 5);
     let once = |rpc| Core::body(rpc, 1, Some(b"order-42"), &incr);
     let first = result_of(core.send(Kind::Request, &once((1, 1))));
     assert_eq!(counts(&core), (1, 0, 0));
@@ -210,7 +210,7 @@ fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
 #[test]
 fn r4_5_nothing_but_the_witness_s_requests_runs_before_the_primary_serves() {
     let mut core = restart(Core::serving());
-    let incr = Update::Increment { key: b"n", delta: 1 };
+    let incr = Update::increment(b"n", 1);
     assert_eq!(core.update((1, 2), 2, &incr), Some(Heard::Refused(Refusal::Recovering)));
     core.witness_holds(2, &[Core::body((1, 1), 1, None, &incr)]);
     serve(&mut core);
@@ -220,7 +220,7 @@ fn r4_5_nothing_but_the_witness_s_requests_runs_before_the_primary_serves() {
 #[test]
 fn r4_5_replay_in_any_order_loses_and_doubles_nothing() {
     let mut core = Core::serving();
-    let incr = |key| Update::Increment { key, delta: 1 };
+    let incr = |key| Update::increment(key, 1);
     result_of(core.update((1, 1), 1, &incr(b"synced")));
     let mut core = restart(core);
     // The later request acknowledges the earlier ones; the witness hands them out in any order.
@@ -254,12 +254,12 @@ fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
     assert_eq!(core.node.status(core.now).replicas[0].memory, Memory::Full, "status says what is refused");
     assert!(matches!(core.get(b"k1"), Some(Heard::Read(result)) if result.len() > 100_000), "reads go on");
     sequence += 1;
-    assert!(done(&result_of(core.update((1, sequence), sequence, &Update::Delete { key: b"k1" }))), "deletes go on");
+    assert!(done(&result_of(core.update((1, sequence), sequence, &Update::delete(b"k1")))), "deletes go on");
     // Deletes of keys that are not there, whose records take more than the memory: what they leave is freed as they go.
     let key = vec![b'y'; 60_000];
     for _ in 0..300 {
         sequence += 1;
-        let heard = core.update((1, sequence), sequence, &Update::Delete { key: &key });
+        let heard = core.update((1, sequence), sequence, &Update::delete(&key));
         assert!(matches!(heard, Some(Heard::Answer { .. })), "{heard:?}");
     }
     let mut core = restart(core);

@@ -14,7 +14,7 @@ const REFUSED_BUSY: Heard = Heard::Refused(Refusal::Busy);
 const UNSYNCED_MAX: usize = 65_536;
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Update<'a> {
-    Update::Put { key, value }
+    Update::put(key, value)
 }
 
 fn is_answered(heard: Option<Heard>) -> bool {
@@ -73,7 +73,7 @@ fn busy_at_the_bound_of_unsynced_operations_and_no_longer() {
 
 /// An increment under an operation key that lives until 100 000.
 fn keyed(rpc: (u64, u64)) -> Vec<u8> {
-    Core::body(rpc, rpc.1, Some(b"order-42"), &Update::Increment { key: b"n", delta: 1 })
+    Core::body(rpc, rpc.1, Some(b"order-42"), &Update::increment(b"n", 1))
 }
 
 #[test]

@@ -18,7 +18,7 @@ use kasha_wire::{
 const UNRECORDED: ListVersion = ListVersion::NONE;
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Update<'a> {
-    Update::Put { key, value }
+    Update::put(key, value)
 }
 
 fn at_once(heard: &[Heard]) -> bool {
@@ -35,11 +35,7 @@ fn c1_an_update_that_touches_something_unsynced_is_not_answered_at_once() {
     assert!(at_once(&cluster.update((1, 1), LIST, &put(b"a", b"1"))));
     assert_eq!(cluster.update((2, 1), LIST, &put(b"a", b"2")), []);
     assert!(at_once(&cluster.update((3, 1), LIST, &put(b"b", b"3"))), "another key");
-    assert_eq!(
-        cluster.update((4, 1), LIST, &Update::Delete { key: b"b" }),
-        [],
-        "also what was answered at once counts"
-    );
+    assert_eq!(cluster.update((4, 1), LIST, &Update::delete(b"b")), [], "also what was answered at once counts");
     // A key that was just deleted is unsynced, too (pitfall 2).
     assert_eq!(cluster.get_default(6, b"b"), [], "that it is not there waits");
     assert_eq!(cluster.update((5, 1), LIST, &put(b"b", b"5")), []);
@@ -172,7 +168,7 @@ fn r5_1_an_unsynced_dropped_table_overlaps_with_everything() {
 
 /// An increment under an operation key that lives until `not_after`.
 fn keyed(rpc: (u64, u64), not_after: u64) -> Vec<u8> {
-    Core::body_with(rpc, rpc.1, Some(b"order-42"), &Update::Increment { key: b"n", delta: 1 }, |head| {
+    Core::body_with(rpc, rpc.1, Some(b"order-42"), &Update::increment(b"n", 1), |head| {
         head.not_after = ClusterTime(not_after);
     })
 }
@@ -216,7 +212,7 @@ fn r5_2_expiry_in_the_background_gates_who_finds_the_key_gone() {
 fn r5_2_operation_keys_expire_as_fast_as_they_are_used() {
     let mut cluster = Cluster::serving();
     for number in 1..=200_u64 {
-        let (key, update) = (number.to_le_bytes(), Update::Increment { key: b"n", delta: 1 });
+        let (key, update) = (number.to_le_bytes(), Update::increment(b"n", 1));
         let body =
             Core::body_with((1, number), number, Some(&key), &update, |head| head.not_after = ClusterTime(100_000));
         cluster.send(1, LIST, &body);
@@ -441,7 +437,7 @@ fn r5_16_a_suspect_does_not_use_the_reserve_of_deletes() {
     let mut is_suspect = false;
     for _ in 0..80 {
         sequence += 1;
-        cluster.update((1, sequence), LIST, &Update::Delete { key: b"absent" });
+        cluster.update((1, sequence), LIST, &Update::delete(b"absent"));
         cluster.tick(6);
         while let Some(carried) = cluster.on_the_way.pop_front() {
             let done = message::GcDone::decode(&carried.frame[FRAME_HEADER_BYTES..]);
@@ -497,14 +493,14 @@ fn c3_a_suspect_of_a_table_that_is_not_known_yet_is_not_dropped() {
 #[test]
 fn r4_6_of_a_client_that_came_back_before_the_floor_was_synced_both_primaries_know_the_same() {
     let mut cluster = Cluster::serving();
-    let first = Core::body((1, 1), 1, None, &Update::Increment { key: b"a", delta: 1 });
+    let first = Core::body((1, 1), 1, None, &Update::increment(b"a", 1));
     cluster.send(1, LIST, &first);
     cluster.it_is(600_000);
     cluster.settle();
     let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
     cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new() }));
     let renewed = |head: &mut BodyHead| head.lease_expiry = ClusterTime(800_000);
-    let second = Core::body_with((1, 2), 1, None, &Update::Increment { key: b"b", delta: 1 }, renewed);
+    let second = Core::body_with((1, 2), 1, None, &Update::increment(b"b", 1), renewed);
     assert!(at_once(&cluster.send(1, LIST, &second)));
     cluster.settle();
     let retry = |cluster: &mut Cluster, body: &[u8]| {

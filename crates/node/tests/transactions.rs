@@ -6,7 +6,7 @@ use kasha_machine::Endpoint;
 use kasha_types::{ConnId, ListVersion, Slot, TableId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::RequestView;
-use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, Condition, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Refusal, TableInfo, Tablet, Update};
 
@@ -14,11 +14,11 @@ use kasha_wire::{Outcome, Read, Refusal, TableInfo, Tablet, Update};
 const LEDGER: TableId = TableId(9);
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> PartOperation<'a> {
-    PartOperation::Update(Update::Put { key, value })
+    PartOperation::Update(Update::put(key, value))
 }
 
 fn increment(key: &[u8], delta: i64) -> PartOperation<'_> {
-    PartOperation::Update(Update::Increment { key, delta })
+    PartOperation::Update(Update::increment(key, delta))
 }
 
 fn get(key: &[u8]) -> PartOperation<'_> {
@@ -53,14 +53,14 @@ fn each_part_sees_what_the_parts_before_it_did() {
         &[
             (TABLE, put(b"a", b"1")),
             (TABLE, increment(b"a", 41)),
-            (TABLE, PartOperation::Update(Update::Append { key: b"a", value: b"0" })),
-            (TABLE, PartOperation::Update(Update::Append { key: b"a", value: b"5" })),
-            (TABLE, PartOperation::Check(Check::HasValue { key: b"a", expected: b"4205" })),
+            (TABLE, PartOperation::Update(Update::append(b"a", b"0"))),
+            (TABLE, PartOperation::Update(Update::append(b"a", b"5"))),
+            (TABLE, PartOperation::Check(Check::Meets { key: b"a", condition: Condition::Value(b"4205") })),
             (TABLE, increment(b"a", 1)),
-            (TABLE, PartOperation::Update(Update::GetAndPut { key: b"a", value: &long })),
-            (TABLE, PartOperation::Update(Update::GetAndDelete { key: b"a" })),
+            (TABLE, PartOperation::Update(Update::get_and_put(b"a", &long))),
+            (TABLE, PartOperation::Update(Update::get_and_delete(b"a"))),
             (TABLE, PartOperation::Read(Read::Exists { key: b"a" })),
-            (TABLE, PartOperation::Check(Check::HasVersion { key: b"a", version: 0 })),
+            (TABLE, PartOperation::Check(Check::Meets { key: b"a", condition: Condition::ABSENT })),
             (TABLE, put(b"a", b"new")),
             (TABLE, get(b"a")),
         ],
@@ -73,7 +73,7 @@ fn each_part_sees_what_the_parts_before_it_did() {
         Outcome::Version(4),
         Outcome::Number(4206, 5),
         Outcome::Replaced(6, Some((5, b"4206".to_vec()))),
-        Outcome::Value(6, long.to_vec()),
+        Outcome::Replaced(6, Some((6, long.to_vec()))),
         Outcome::Flags(vec![false]),
         Outcome::Version(0),
         Outcome::Version(8),
@@ -92,7 +92,7 @@ fn a_part_that_fails_leaves_nothing_behind_and_the_outcome_is_recorded() {
         let told = outcome(core.update((1, 2), 2, &update));
         assert_eq!(told, Outcome::NotCommitted(1, Box::new(Outcome::NotANumber(0))));
         // Now it would succeed, and is not tried again.
-        assert!(core.update((1, 3), 2, &Update::Put { key: b"a", value: b"1" }).is_some());
+        assert!(core.update((1, 3), 2, &Update::put(b"a", b"1")).is_some());
     }
     let told = run(&mut core, 4, &[(TABLE, get(b"b")), (TABLE, get(b"c"))]);
     assert_eq!(told, Outcome::Parts(vec![Outcome::Value(1, b"1".to_vec()), Outcome::NotFound]));
@@ -131,7 +131,7 @@ fn a_transaction_that_writes_or_answers_too_much_changes_nothing() {
     run(&mut core, 1, &[(TABLE, put(b"a", &large))]);
     let reads = run(&mut core, 2, &vec![(TABLE, get(b"a")); 1000]);
     assert_eq!(reads, Outcome::NotCommitted(3, Box::new(Outcome::TooLarge)), "a result counts twice");
-    let append = PartOperation::Update(Update::Append { key: b"a", value: b"y" });
+    let append = PartOperation::Update(Update::append(b"a", b"y"));
     let appends = run(&mut core, 3, &vec![(TABLE, append); 1000]);
     assert_eq!(appends, Outcome::NotCommitted(6, Box::new(Outcome::TooLarge)));
     let few = run(&mut core, 4, &[(TABLE, append); 3]);

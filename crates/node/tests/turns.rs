@@ -8,7 +8,7 @@ use kasha_types::{ClusterTime, ConnId, ListVersion};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{Envelope, RequestView, Turn};
 use kasha_wire::message::Told;
-use kasha_wire::operation::{Check, PartOperation};
+use kasha_wire::operation::{Check, Condition, PartOperation};
 use kasha_wire::{OutcomeCode, Update};
 
 /// A request that has lost since then.
@@ -22,7 +22,7 @@ fn send_aged(cluster: &mut Cluster, kind: Kind, (client, since): (u64, u64), ret
 }
 
 fn increment(key: &[u8]) -> PartOperation<'_> {
-    PartOperation::Update(Update::Increment { key, delta: 1 })
+    PartOperation::Update(Update::increment(key, 1))
 }
 
 /// Carries what is on the way. No turn is over yet.
@@ -141,13 +141,13 @@ fn whose_caller_has_given_up_holds_up_nobody() {
 fn an_update_of_one_shard_gives_way_to_a_program_that_reads_again() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
-    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 99 });
+    let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(99) });
     let program = distributed((3, 1), &[(TABLE, check), (TABLE, put(&x))], &[(TABLE, put(&z))]);
     send_aged(&mut cluster, Kind::Request, (3, 900), true, &program);
     go_on(&mut cluster);
     let (code, _) = told(&cluster.heard(3)).expect("its check says no");
     assert_eq!(code, OutcomeCode::NotCommitted as u8);
-    let heard = cluster.update((4, 1), ListVersion::NONE, &Update::Increment { key: &x, delta: 1 });
+    let heard = cluster.update((4, 1), ListVersion::NONE, &Update::increment(&x, 1));
     go_on(&mut cluster);
     assert!(heard.is_empty() && cluster.heard(4).is_empty(), "it is the program's turn");
     cluster.settle();

@@ -41,7 +41,7 @@ fn increments(client: u64) -> Vec<u8> {
     let (mut list, mut parts) = (ParticipantsBuffer::default(), PartsBuffer::default());
     for (shard, key) in [(SHARD, key(true)), (OTHER, key(false))] {
         list.push(shard, 1);
-        parts.push(TABLE, &PartOperation::Update(Update::Increment { key: &key, delta: 1 }));
+        parts.push(TABLE, &PartOperation::Update(Update::increment(&key, 1)));
     }
     let head = BodyHead {
         rpc: RpcId { client: ClientId(client), sequence: Sequence(1) },

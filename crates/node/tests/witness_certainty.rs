@@ -49,7 +49,7 @@ fn in_service() -> Core {
 
 fn record(core: &mut Core, sequence: u64) -> RecordedVerdict {
     let key = format!("k{sequence}");
-    let body = Core::body((1, sequence), 1, None, &Update::Increment { key: key.as_bytes(), delta: 1 });
+    let body = Core::body((1, sequence), 1, None, &Update::increment(key.as_bytes(), 1));
     let envelope =
         Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1, turn: None };
     let mut frame = Vec::new();
@@ -257,7 +257,7 @@ fn promotion(version: u64, witnesses: &[u16], electorate: &[u16]) -> Configurati
 }
 
 fn bodies(count: u64) -> Vec<Vec<u8>> {
-    let body = |n| Core::body((1, n), 1, None, &Update::Increment { key: b"n", delta: 1 });
+    let body = |n| Core::body((1, n), 1, None, &Update::increment(b"n", 1));
     (1..=count).map(body).collect()
 }
 

@@ -35,7 +35,7 @@ impl Honest {
     /// Adds one, and asks for it until there is an answer.
     fn increment(&mut self, cluster: &mut Cluster) {
         self.sequence += 1;
-        let increment = Update::Increment { key: KEY, delta: 1 };
+        let increment = Update::increment(KEY, 1);
         let list = cluster.configuration.shards[0].list;
         for _ in 0..40 {
             let heard = cluster.update((HONEST, self.sequence), list, &increment);
@@ -80,6 +80,9 @@ impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
     fn version(&mut self) -> Result<u64> {
         self.u.int_in_range(0..=3)
     }
+    fn which(&mut self, of: &[u8]) -> Result<u8> {
+        self.u.choose(of).copied()
+    }
     fn delta(&mut self) -> Result<i64> {
         self.u.arbitrary()
     }
@@ -107,7 +110,7 @@ fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut parts = PartsBuffer::default();
     let table = TableId(u.int_in_range(1..=2)?);
     parts.push(table, &PartOperation::Read(Read::Get { key: b"a" }));
-    parts.push(common::TABLE, &PartOperation::Update(Update::Append { key, value: &value }));
+    parts.push(common::TABLE, &PartOperation::Update(Update::append(key, &value)));
     let update = Update::build(row.code, &mut Drawn { u, key, value: &value, lists: &lists, parts: &parts })?;
     let operation_key = if draw::one_in(u, 3)? { Some(&b"order-42"[..]) } else { None };
     let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);

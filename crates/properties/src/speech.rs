@@ -273,7 +273,14 @@ impl Scene {
     pub(crate) fn out_of_place(&self, u: &mut Unstructured<'_>) -> Result<AnyMessage> {
         let client = ClientId(number(u, 4)?);
         Ok(match draw::below(u, 9)? {
-            0 => message::Hello { cluster: ClusterId(1), from: None, incarnation: Incarnation(0), to: None }.into(),
+            0 => message::Hello {
+                versions: kasha_wire::WireVersions::OURS,
+                cluster: ClusterId(1),
+                from: None,
+                incarnation: Incarnation(0),
+                to: None,
+            }
+            .into(),
             1 => message::Goodbye { reason: "because".into() }.into(),
             2 => message::LeaseLost { client }.into(),
             3 => message::HeartbeatAnswer {

@@ -206,13 +206,13 @@ impl Property for Bodies {
 /// The result of an operation with this code.
 #[derive(Debug)]
 pub struct Results {
-    code: u8,
+    shape: u8,
     bytes: Vec<u8>,
 }
 
 impl<'a> Arbitrary<'a> for Results {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        Ok(Self { code: u.arbitrary()?, bytes: draw::rest(u)? })
+        Ok(Self { shape: u.arbitrary()?, bytes: draw::rest(u)? })
     }
 }
 
@@ -222,7 +222,7 @@ impl Property for Results {
     const MEMORY_BYTES_MAX: usize = 2 << 20;
 
     fn hold(self) {
-        let Some(shape) = Shape::of(self.code) else { return };
+        let Some(shape) = Shape::from_number(self.shape) else { return };
         let Ok(outcome) = Outcome::decode(shape, &self.bytes) else { return };
         let again = results::encoded_outcome(shape, &outcome);
         if shape == Shape::Parts {
@@ -234,9 +234,9 @@ impl Property for Results {
     }
 
     fn seeds() -> Vec<Vec<u8>> {
-        let codes: Vec<u8> = (0..=u8::MAX).filter(|&code| Shape::of(code).is_some()).collect();
+        let shapes: Vec<u8> = (0..=u8::MAX).filter(|&number| Shape::from_number(number).is_some()).collect();
         let results: Vec<_> = golden::lines(OUTCOMES).map(|(_, result)| result).collect();
-        let with = |code: &u8| results.iter().map(|result| [&[*code], &result[..]].concat()).collect::<Vec<_>>();
-        codes.iter().flat_map(with).collect()
+        let with = |shape: &u8| results.iter().map(|result| [&[*shape], &result[..]].concat()).collect::<Vec<_>>();
+        shapes.iter().flat_map(with).collect()
     }
 }

@@ -3,7 +3,7 @@
 
 use kasha_types::ClusterTime;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::{Check, Lifetime};
+use kasha_wire::operation::{self, Answer, Bounds, Check, Condition, Lifetime, Terms};
 use kasha_wire::{Outcome, Read, Update};
 
 use crate::Part;
@@ -67,6 +67,10 @@ pub enum Says {
     Value(Vec<u8>),
     /// The version of the new value, and the value that was there, if any, with its version.
     Replaced(Option<Vec<u8>>),
+    /// The version of the value that was there, and again with the value.
+    Deleted(Vec<u8>),
+    /// The condition failed: the value that was there, if any, with its version.
+    NotReplaced(Option<Vec<u8>>),
     /// Whether there was a value.
     Flag(bool),
     /// The version of the value that was there, and when it ends.
@@ -94,18 +98,17 @@ impl Branch {
         vec![Self::new(Requires::Nothing, effect, says)]
     }
 
-    /// `then` if the value has this version, or, for version 0, if there is no value.
-    fn if_version(version: u64, value: Option<&[u8]>, then: (Effect, Says)) -> Vec<Self> {
-        let failed = |requires| Self::new(requires, Effect::Keep, Says::Failed);
-        let (effect, says) = then;
-        match value {
-            None if version == 0 => Self::always(effect, says),
-            Some(_) if version != 0 => {
-                let met = Self::new(Requires::Version(version), effect, says);
-                vec![met, failed(Requires::AnotherVersion(version))]
+    /// `then` if the condition holds for this value. Version 0 is that of a key without a value.
+    fn only_if(condition: Condition<'_>, value: Option<&[u8]>, then: (Effect, Says), failed: Says) -> Vec<Self> {
+        let holds = match condition {
+            Condition::Version(version) if version != 0 && value.is_some() => {
+                let met = Self::new(Requires::Version(version), then.0, then.1);
+                return vec![met, Self::new(Requires::AnotherVersion(version), Effect::Keep, failed)];
             }
-            None | Some(_) => vec![failed(Requires::Nothing)],
-        }
+            Condition::Version(version) => version == 0 && value.is_none(),
+            Condition::Value(expected) => value == Some(expected),
+        };
+        if holds { Self::always(then.0, then.1) } else { Self::always(Effect::Keep, failed) }
     }
 }
 
@@ -126,13 +129,9 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
         Part::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. } | Read::ScanValues { .. }) => {
             unreachable!("a part has one key")
         }
-        Part::Check(Check::HasVersion { version, .. }) => {
-            Branch::if_version(version, value, (Effect::Keep, Says::OldVersion))
+        Part::Check(Check::Meets { condition, .. }) => {
+            Branch::only_if(condition, value, (Effect::Keep, Says::OldVersion), Says::Failed)
         }
-        Part::Check(Check::HasValue { expected, .. }) if value == Some(expected) => {
-            Branch::always(Effect::Keep, Says::OldVersion)
-        }
-        Part::Check(Check::HasValue { .. }) => Branch::always(Effect::Keep, Says::Failed),
         Part::Remove => {
             Branch::always(if value.is_some() { Effect::Remove } else { Effect::Keep }, Says::Flag(value.is_some()))
         }
@@ -140,83 +139,62 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
 }
 
 fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
-    let put_ending = |value: &[u8], ends| (Effect::Put(value.to_vec(), ends), Says::NewVersion);
-    let put = |value: &[u8]| put_ending(value, Ends::Never);
-    let found = |effect, says| match now {
-        Some(_) => Branch::always(effect, says),
-        None => Branch::always(Effect::Keep, Says::NotFound),
-    };
-    match *update {
-        Update::Put { value, .. } => Branch::always(put(value).0, Says::NewVersion),
-        Update::PutIfVersion { version, value, .. } => Branch::if_version(version, now, put(value)),
-        Update::PutIfAbsent { value, .. } => Branch::if_version(0, now, put(value)),
-        Update::Delete { .. } => found(Effect::Remove, Says::OldVersion),
-        Update::DeleteIfVersion { version, .. } => match now {
-            None if version == 0 => Branch::always(Effect::Keep, Says::NotFound),
-            _ => Branch::if_version(version, now, (Effect::Remove, Says::OldVersion)),
-        },
-        Update::Increment { .. } | Update::IncrementWithin { .. } | Update::IncrementExpiring { .. } => {
-            of_increment(update, now)
+    let found = |then: (Effect, Says)| if now.is_some() { then } else { (Effect::Keep, Says::NotFound) };
+    let (terms, then) = match *update {
+        Update::Put { terms, ends, value, .. } => {
+            (terms, (Effect::Put(value.to_vec(), Ends::of(ends, now, Ends::Never)), Says::NewVersion))
         }
-        Update::PutExpiring { lifetime, value, .. } => {
-            let (effect, says) = put_ending(value, Ends::After(lifetime));
-            Branch::always(effect, says)
+        Update::Increment { terms, ends, delta, bounds, .. } => {
+            (terms, of_increment((delta, bounds), Ends::of(ends, now, Ends::AsBefore), now))
         }
-        Update::PutIfAbsentExpiring { lifetime, value, .. } => {
-            Branch::if_version(0, now, put_ending(value, Ends::After(lifetime)))
-        }
-        Update::Expire { lifetime, .. } => {
-            let (effect, says) = put_ending(now.unwrap_or_default(), Ends::After(lifetime));
-            found(effect, says)
-        }
-        Update::Persist { .. } => {
-            let (effect, says) = put(now.unwrap_or_default());
-            found(effect, says)
-        }
-        Update::Append { value, .. } => {
+        Update::Append { terms, ends, value, .. } => {
             let all = [now.unwrap_or_default(), value].concat();
-            match all.len() {
-                len if len > VALUE_BYTES_MAX => Branch::always(Effect::Keep, Says::TooLarge),
-                len => Branch::always(Effect::Put(all, Ends::AsBefore), Says::Length(len as u64)),
-            }
+            let then = match all.len() {
+                len if len > VALUE_BYTES_MAX => (Effect::Keep, Says::TooLarge),
+                len => (Effect::Put(all, Ends::of(ends, now, Ends::AsBefore)), Says::Length(len as u64)),
+            };
+            (terms, then)
         }
-        Update::GetAndPut { value, .. } => Branch::always(put(value).0, Says::Replaced(now.map(<[u8]>::to_vec))),
-        Update::GetAndDelete { .. } => found(Effect::Remove, Says::Value(now.unwrap_or_default().to_vec())),
-        Update::CompareAndPut { expected, value, .. } => match now {
-            Some(now) if now == expected => Branch::always(put(value).0, Says::NewVersion),
-            Some(_) | None => Branch::always(Effect::Keep, Says::Failed),
-        },
+        Update::Delete { terms, .. } => (terms, found((Effect::Remove, Says::OldVersion))),
+        Update::Keep { terms, ends, .. } => {
+            let same = Effect::Put(now.unwrap_or_default().to_vec(), Ends::of(ends, now, Ends::AsBefore));
+            (terms, found((same, Says::NewVersion)))
+        }
         Update::MultiPut { .. }
         | Update::MultiDelete { .. }
         | Update::MultiIncrement { .. }
         | Update::Transaction { .. } => unreachable!("a part has one key"),
+    };
+    let says = |says: Says| says.answering(terms.answer, now);
+    let then = (then.0, says(then.1));
+    match terms {
+        Terms { condition: None, .. } => Branch::always(then.0, then.1),
+        Terms { condition: Some(condition), .. } => Branch::only_if(condition, now, then, says(Says::Failed)),
     }
 }
 
-fn of_increment(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
-    let count = |sum: i64, ends| Branch::always(Effect::Put(sum.to_string().into_bytes(), ends), Says::Number(sum));
-    match *update {
-        Update::Increment { delta, .. } => match number(now).map(|before| before.checked_add(delta)) {
-            Some(Some(sum)) => count(sum, Ends::AsBefore),
-            Some(None) => Branch::always(Effect::Keep, Says::Overflow),
-            None => Branch::always(Effect::Keep, Says::NotANumber),
-        },
-        Update::IncrementWithin { delta, bounds, .. } => match number(now) {
-            Some(before) if before.checked_add(delta).is_none() => Branch::always(Effect::Keep, Says::Overflow),
-            Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
-                Some(sum) => count(sum, Ends::AsBefore),
-                None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),
-            },
-            None => Branch::always(Effect::Keep, Says::NotANumber),
-        },
-        Update::IncrementExpiring { key, delta, bounds, lifetime } => match now {
-            Some(_) => of_increment(&Update::IncrementWithin { key, delta, bounds }, now),
-            None => match within(0, delta, (bounds.least(), bounds.most())) {
-                Some(sum) => count(sum, Ends::After(lifetime)),
-                None => Branch::always(Effect::Keep, Says::OutOfBounds(0)),
-            },
-        },
-        _ => unreachable!("no increment"),
+fn of_increment((delta, bounds): (i64, Bounds), ends: Ends, now: Option<&[u8]>) -> (Effect, Says) {
+    let Some(before) = number(now) else { return (Effect::Keep, Says::NotANumber) };
+    if before.checked_add(delta).is_none() {
+        return (Effect::Keep, Says::Overflow);
+    }
+    match within(before, delta, (bounds.least(), bounds.most())) {
+        Some(sum) => (Effect::Put(sum.to_string().into_bytes(), ends), Says::Number(sum)),
+        None => (Effect::Keep, Says::OutOfBounds(before)),
+    }
+}
+
+impl Ends {
+    /// What a change says of the end of its value. `usual`: the end if it says nothing.
+    fn of(told: operation::Ends, now: Option<&[u8]>, usual: Self) -> Self {
+        match (told, now) {
+            (operation::Ends::Usual, _) => usual,
+            (operation::Ends::AfterMade(_), Some(_)) => Self::AsBefore,
+            (operation::Ends::After(lifetime), _) | (operation::Ends::AfterMade(lifetime), None) => {
+                Self::After(lifetime)
+            }
+            (operation::Ends::Never, _) => Self::Never,
+        }
     }
 }
 
@@ -236,17 +214,35 @@ fn within(before: i64, delta: i64, (least, most): (i64, i64)) -> Option<i64> {
 }
 
 impl Says {
+    /// The same for whom asks for this answer. `now`: the value that is there.
+    fn answering(self, answer: Answer, now: Option<&[u8]>) -> Self {
+        let old = now.map(<[u8]>::to_vec);
+        match (answer, self) {
+            (Answer::Usual, usual) => usual,
+            (Answer::Old, Self::NewVersion | Self::Number(_) | Self::Length(_)) => Self::Replaced(old),
+            (Answer::Old, Self::OldVersion) => Self::Deleted(old.unwrap_or_default()),
+            (Answer::Old, Self::Failed) => Self::NotReplaced(old),
+            (Answer::Old, other) => other,
+        }
+    }
+
     /// Whether a transaction of which a part says this changes nothing.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         match self {
-            Self::Failed | Self::Overflow | Self::NotANumber | Self::OutOfBounds(_) | Self::TooLarge => true,
+            Self::Failed
+            | Self::NotReplaced(_)
+            | Self::Overflow
+            | Self::NotANumber
+            | Self::OutOfBounds(_)
+            | Self::TooLarge => true,
             Self::NewVersion
             | Self::OldVersion
             | Self::Number(_)
             | Self::Length(_)
             | Self::Value(_)
             | Self::Replaced(_)
+            | Self::Deleted(_)
             | Self::Flag(_)
             | Self::Expiry
             | Self::NotFound => false,
@@ -263,6 +259,8 @@ impl Says {
             Self::Length(length) => Outcome::Length(length, new),
             Self::Value(value) => Outcome::Value(old, value),
             Self::Replaced(value) => Outcome::Replaced(new, value.map(|value| (old, value))),
+            Self::Deleted(value) => Outcome::Replaced(old, Some((old, value))),
+            Self::NotReplaced(value) => Outcome::NotReplaced(value.map(|value| (old, value))),
             Self::Flag(flag) => Outcome::Flags(vec![flag]),
             Self::Expiry => Outcome::Expiry(old, ends),
             Self::Failed => Outcome::ConditionFailed(old),
@@ -286,6 +284,8 @@ impl Says {
             | (Self::Expiry, &Outcome::Expiry(old, _))
             | (Self::OutOfBounds(_), &Outcome::OutOfBounds(_, old))
             | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
+            (Self::Deleted(_), &Outcome::Replaced(old, _)) => (Some(old), None),
+            (Self::NotReplaced(_), Outcome::NotReplaced(was)) => (was.as_ref().map(|(old, _)| *old), None),
             (Self::Replaced(_), &Outcome::Replaced(new, ref was)) => (was.as_ref().map(|(old, _)| *old), Some(new)),
             _ => (None, None),
         };

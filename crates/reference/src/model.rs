@@ -98,7 +98,7 @@ impl Model {
             self.cells = before;
             return failed;
         }
-        joined(Shape::of(update.code()).expect("an update"), told)
+        joined(update.shape(), told)
     }
 
     fn transaction(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
@@ -133,7 +133,7 @@ impl Model {
             .iter()
             .map(|(key, part)| self.cell(table, key).after(part, 0, self.begun).0)
             .collect();
-        joined(Shape::of(read.code()).expect("a read"), told)
+        joined(read.shape(), told)
     }
 }
 

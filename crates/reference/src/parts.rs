@@ -55,15 +55,13 @@ pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [
 pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
     match *operation {
         Part::Update(Update::Transaction { .. }) => panic!("a transaction names its tables"),
-        Part::Update(Update::MultiPut { pairs }) => pairs
-            .iter()
-            .map(|item| (item.key, Part::Update(Update::Put { key: item.key, value: item.value })))
-            .collect(),
+        Part::Update(Update::MultiPut { pairs }) => {
+            pairs.iter().map(|item| (item.key, Part::Update(Update::put(item.key, item.value)))).collect()
+        }
         Part::Update(Update::MultiDelete { keys }) => keys.iter().map(|item| (item.key, Part::Remove)).collect(),
-        Part::Update(Update::MultiIncrement { deltas }) => deltas
-            .iter()
-            .map(|item| (item.key, Part::Update(Update::Increment { key: item.key, delta: item.delta })))
-            .collect(),
+        Part::Update(Update::MultiIncrement { deltas }) => {
+            deltas.iter().map(|item| (item.key, Part::Update(Update::increment(item.key, item.delta)))).collect()
+        }
         Part::Read(Read::MultiGet { keys } | Read::Observe { keys }) => {
             keys.iter().map(|item| (item.key, Part::Read(Read::Get { key: item.key }))).collect()
         }

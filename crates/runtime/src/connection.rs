@@ -2,6 +2,7 @@
 
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
+use kasha_wire::{Message, WireVersion, frame};
 use mio::net::TcpStream;
 
 use crate::framing::Cutting;
@@ -36,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) role: Role,
     pub(crate) phase: Phase,
+    /// The version of the frames to it. `None`: what a peer speaks that we dial is not known before its Welcome.
+    pub(crate) version: Option<WireVersion>,
     /// When the phase began, half a frame last grew, or output last left.
     pub(crate) moved: Tick,
     pub(crate) cutter: Cutting,
@@ -53,6 +56,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Queues a message of the runtime's own.
+    pub(crate) fn say(&mut self, message: &impl Message) {
+        let out = self.output.tail();
+        let begins = out.len();
+        message.encode(out);
+        let is_handshake = self.phase == Phase::Greeting;
+        let version = self.version.filter(|_| !is_handshake).unwrap_or(WireVersion::HANDSHAKE);
+        frame::restamp(&mut out[begins..], version);
+    }
+
     /// Bytes that wait to be sent, gated or queued.
     pub(crate) fn backlog(&self) -> usize {
         self.held + self.output.len()

@@ -20,7 +20,7 @@ use crate::random_u64;
 
 const LOCK: &str = "kasha.lock";
 const MARKER: &str = "kasha.toml";
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 /// The marker's line in a folder where a coordinator has begun.
 const COORDINATOR: &str = "coordinator = true\n";
 
@@ -511,7 +511,7 @@ mod tests {
         assert!(matches!(error, DataDirError::OtherCores { found: 2, wanted: 1, .. }), "{error}");
         assert_eq!(DataDir::open(&path).unwrap().node(), NodeId(3));
         let marker = fs::read_to_string(path.join(MARKER)).unwrap();
-        fs::write(path.join(MARKER), marker.replace("format = 2", "format = 9")).unwrap();
+        fs::write(path.join(MARKER), marker.replace(&format!("format = {FORMAT}"), "format = 9")).unwrap();
         let error = DataDir::open_or_create(&path, NodeId(3), 2).unwrap_err();
         assert!(matches!(error, DataDirError::OtherFormat { found: 9, .. }), "{error}");
         fs::write(path.join(MARKER), "colour = green").unwrap();

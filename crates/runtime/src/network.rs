@@ -16,7 +16,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
-use kasha_wire::{Message, message, plain};
+use kasha_wire::{WIRE_VERSION, message, plain};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -320,6 +320,11 @@ impl Network {
                 Framing::Frames => Phase::Greeting,
                 Framing::Lines => Phase::Up,
             },
+            version: match (framing, role) {
+                (Framing::Lines, _) => Some(WIRE_VERSION),
+                (Framing::Frames, Role::Accepted) => None,
+                (Framing::Frames, Role::Dialled(_)) => self.identity.versions.only(),
+            },
             moved: now,
             cutter: Cutting::of(framing),
             output: crate::output::Output::default(),
@@ -346,16 +351,20 @@ impl Network {
         };
         let connecting = connection.is_connecting();
         let output = &mut connection.output;
-        let full = connecting && output.len() + head.len() + tail.len() > limits.dial_buffer_bytes;
+        let waits = connecting || connection.version.is_none();
+        let full = waits && output.len() + head.len() + tail.len() > limits.dial_buffer_bytes;
         if full || matches!(connection.phase, Phase::Closing { .. }) {
             self.stats.frames_dropped += 1;
             return;
         }
-        if tail.len() >= GATHER_BYTES {
-            output.gather(&mut connection.stream, head, tail);
-        } else {
-            output.push(head);
-            output.push(tail);
+        match connection.version {
+            None => output.hold(head, tail),
+            Some(version) if version != WIRE_VERSION => output.push_frame(version, head, tail),
+            Some(_) if tail.len() >= GATHER_BYTES => output.gather(&mut connection.stream, head, tail),
+            Some(_) => {
+                output.push(head);
+                output.push(tail);
+            }
         }
         let (id, len) = (connection.id, output.len());
         self.stats.frames_sent += 1;
@@ -458,7 +467,7 @@ impl Network {
             return;
         }
         tracing::info!(%id, reason, "closing a connection");
-        message::Goodbye { reason: reason.to_owned() }.encode(connection.output.tail());
+        connection.say(&message::Goodbye { reason: reason.to_owned() });
         self.close(now, id);
     }
 
@@ -470,6 +479,7 @@ impl Network {
             return;
         }
         connection.phase = Phase::Closing { ended: false };
+        connection.output.give_up_held();
         connection.moved = now;
         let role = connection.role;
         self.report(now, id, role, was);

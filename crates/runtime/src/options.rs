@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kasha_types::{ClusterId, CoreId, Incarnation};
+use kasha_wire::WireVersions;
 
 use crate::limits::Limits;
 use crate::{HeapUse, Listener, Names, TrashThread};
@@ -49,6 +50,8 @@ pub struct Identity {
     pub core: Option<CoreId>,
     /// The start of the process; 0 for a client.
     pub incarnation: Incarnation,
+    /// The versions of the wire that it speaks: those of this crate, but in tests.
+    pub versions: WireVersions,
 }
 
 /// Faults injected on received frames, handshakes excepted: for demonstrations.

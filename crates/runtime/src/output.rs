@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind, IoSlice, Write};
 
+use kasha_wire::{WireVersion, frame};
+
 /// Capacity above which an emptied buffer is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
@@ -10,6 +12,8 @@ const KEPT_BYTES: usize = 256 * 1024;
 pub(crate) struct Output {
     bytes: Vec<u8>,
     sent: usize,
+    /// Frames that wait for the handshake's end.
+    held: Vec<u8>,
     /// The socket took no more; an event says when it does again.
     blocked: bool,
     /// Whether the socket ever took anything.
@@ -17,12 +21,45 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Bytes of all that is not written yet.
     pub(crate) fn len(&self) -> usize {
+        self.ready() + self.held.len()
+    }
+
+    /// Whether there is nothing that may be written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready() == 0
+    }
+
+    fn ready(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Keeps a frame until [`Output::release`].
+    pub(crate) fn hold(&mut self, head: &[u8], tail: &[u8]) {
+        self.held.extend_from_slice(head);
+        self.held.extend_from_slice(tail);
+    }
+
+    /// The handshake is over, and the other side speaks this version.
+    pub(crate) fn release(&mut self, version: WireVersion) {
+        let mut held = std::mem::take(&mut self.held);
+        frame::restamp(&mut held, version);
+        self.push(&held);
+    }
+
+    /// There will be no handshake: what waits for its end is dropped.
+    pub(crate) fn give_up_held(&mut self) {
+        self.held = Vec::new();
+    }
+
+    /// Queues a frame that goes in another version than it was made in.
+    #[cold]
+    pub(crate) fn push_frame(&mut self, version: WireVersion, head: &[u8], tail: &[u8]) {
+        self.push(head);
+        let begins = self.bytes.len() - head.len();
+        frame::restamp(&mut self.bytes[begins..], version);
+        self.push(tail);
     }
 
     /// Whether the connection is known to be made: something was written.
@@ -61,7 +98,7 @@ impl Output {
             let slices = [IoSlice::new(&self.bytes[self.sent..]), IoSlice::new(head), IoSlice::new(tail)];
             taken = socket.write_vectored(&slices).unwrap_or(0);
         }
-        let queued = taken.min(self.len());
+        let queued = taken.min(self.ready());
         self.sent += queued;
         taken -= queued;
         let of_head = taken.min(head.len());
@@ -71,7 +108,7 @@ impl Output {
 
     /// Writes until all is written or the socket takes no more. Says whether it took anything.
     pub(crate) fn flush(&mut self, socket: &mut impl Write) -> io::Result<bool> {
-        let before = self.len();
+        let before = self.ready();
         while !self.is_empty() && !self.blocked {
             match socket.write(&self.bytes[self.sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -84,7 +121,7 @@ impl Output {
                 Err(error) => return Err(error),
             }
         }
-        let progress = self.len() < before;
+        let progress = self.ready() < before;
         if self.is_empty() {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_BYTES);

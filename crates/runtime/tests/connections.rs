@@ -1,7 +1,7 @@
 //! Frames over real sockets: cutting, handshakes, bad input, limits, closing.
 #![allow(clippy::disallowed_methods)]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::support::{CLUSTER, Echo, Raw, Server, Stuck, frame, hello};
 use kasha_machine::{Effect, Effects, Gate, Input, Machine};
 use kasha_runtime::limits::Limits;
-use kasha_runtime::{Clock, FrameFaults, HeapUse, LoopError, LoopOptions, listen};
+use kasha_runtime::{Clock, FrameFaults, HeapUse, Identity, LoopError, LoopOptions, listen};
 use kasha_types::limits::FRAME_BYTES_MAX;
 use kasha_types::{ClusterId, CoreId, LogSlice, NodeId, ShardId, Tick};
-use kasha_wire::{AnyMessage, Kind, Message, message};
+use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, WireVersion, WireVersions, message};
 
 #[test]
 fn many_connections_one_byte_at_a_time() {
@@ -143,12 +143,51 @@ fn handshakes_that_do_not_fit_are_told_why() {
     for (first, why) in cases {
         let mut client = Raw::connect(server.address);
         client.0.write_all(&first).unwrap();
-        let is_frame = first[10] == kasha_wire::WIRE_VERSION;
+        let is_frame = first[10] == kasha_wire::WIRE_VERSION.0;
         let reason = if is_frame { client.goodbye() } else { client.text() };
         assert!(reason.contains(why), "{reason:?} tells of {why:?}");
     }
     let stats = server.stop();
     assert_eq!((stats.refused, stats.bad_frames, stats.frames_received), (3, 1, 0));
+}
+
+/// R7.6: a Hello is of one version for ever; what follows is of the version that both speak, and of no other.
+#[test]
+fn frames_behind_the_handshake_are_of_the_agreed_version() {
+    let versions = |least, latest| WireVersions::new(WireVersion(least), WireVersion(latest)).unwrap();
+    let identity = Identity { versions: versions(11, 12), ..crate::support::server_identity() };
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let server = Server::start_as(identity, anywhere, LoopOptions::default(), |_| Echo::new());
+    let greet = |least, latest| {
+        let mut hello = Vec::new();
+        let incarnation = kasha_types::Incarnation(0);
+        message::Hello { versions: versions(least, latest), cluster: CLUSTER, from: None, incarnation, to: None }
+            .encode(&mut hello);
+        let mut client = Raw::connect(server.address);
+        client.0.write_all(&hello).unwrap();
+        client
+    };
+    let mut client = greet(12, 13);
+    let welcome = client.message();
+    assert!(matches!(&welcome, AnyMessage::Welcome(welcome) if welcome.version == WireVersion(12)), "{welcome:?}");
+    let mut asked = frame(Kind::Read, b"in version 12");
+    kasha_wire::frame::restamp(&mut asked, WireVersion(12));
+    client.0.write_all(&asked).unwrap();
+    let mut answer = vec![0; FRAME_HEADER_BYTES + b"in version 12".len()];
+    client.0.read_exact(&mut answer).unwrap();
+    let header = FrameHeader::parse_of(WireVersion(12), &answer).unwrap().unwrap();
+    assert_eq!(header.check(&answer).unwrap(), b"in version 12");
+    // What was agreed on binds, and a frame of another version ends the connection.
+    client.send(b"in version 11");
+    let mut goodbye = Vec::new();
+    client.0.read_to_end(&mut goodbye).unwrap();
+    assert_eq!(goodbye[10], 12);
+    let told = String::from_utf8_lossy(&goodbye);
+    assert!(told.contains("wire version 11, where 12 is spoken") && told.contains("(K0206)"), "{told}");
+    let told = greet(13, 14).goodbye();
+    assert!(told.contains("wire versions 13 to 14, but this side speaks wire versions 11 to 12"), "{told}");
+    let stats = server.stop();
+    assert_eq!((stats.refused, stats.bad_frames, stats.frames_received), (1, 1, 1));
 }
 
 #[test]

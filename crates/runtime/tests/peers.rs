@@ -9,7 +9,7 @@ use crate::support::{CLUSTER, CORE, Echo, Server, send};
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, Names, Resolver, listen};
 use kasha_types::{CoreId, LogSlice, NodeId, Tick};
-use kasha_wire::{Message, message};
+use kasha_wire::{Message, WireVersion, WireVersions, message};
 
 /// Keeps what came.
 #[derive(Default)]
@@ -96,6 +96,30 @@ fn a_peer_is_dialled_when_needed_and_again_after_its_restart() {
     this.run(&mut Ask::answers(to, before + 20)).unwrap();
     assert!(this.machine().got.iter().all(|got| got == b"ask"));
     second.stop();
+}
+
+/// What waits for the answer to the greeting goes in the version that is agreed on then, and so does what is sent later.
+#[test]
+fn a_peer_is_spoken_to_in_a_version_that_it_understands() {
+    let to = Endpoint::Core(CORE);
+    let speaking = |least, latest| {
+        let versions = WireVersions::new(WireVersion(least), WireVersion(latest)).unwrap();
+        Identity { versions, ..crate::support::server_identity() }
+    };
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let server = Server::start_as(speaking(12, 13), anywhere, LoopOptions::default(), |_| Echo::new());
+    let address = server.address;
+    let identity = Identity { core: None, ..speaking(11, 12) };
+    let mut this = EventLoop::new(LoopOptions { identity, ..LoopOptions::default() }, |_, _, out| {
+        out.push(Effect::Route { to, address });
+        Ok(Sink::default())
+    })
+    .unwrap();
+    this.run(&mut Ask::answers(to, 20)).unwrap();
+    assert!(this.machine().got.iter().all(|got| got == b"ask"));
+    assert_eq!((this.stats().dialled, this.stats().bad_frames), (1, 0));
+    let stats = server.stop();
+    assert_eq!((stats.refused, stats.bad_frames), (0, 0));
 }
 
 #[test]

@@ -73,13 +73,13 @@ impl Action {
     /// An update that adds 1 to a key.
     #[must_use]
     pub fn count(key: &[u8]) -> Self {
-        Update::Increment { key, delta: 1 }.into()
+        Update::increment(key, 1).into()
     }
 
     /// An update that sets a key's value.
     #[must_use]
     pub fn put(key: &[u8], value: &[u8]) -> Self {
-        Update::Put { key, value }.into()
+        Update::put(key, value).into()
     }
 
     /// A read of a key's value.
@@ -119,7 +119,7 @@ impl Action {
     #[must_use]
     pub fn decode(&self, result: &[u8]) -> Option<Outcome> {
         match self {
-            Self::Operation(owned) => Outcome::decode(owned.row().shape, result).ok(),
+            Self::Operation(owned) => Outcome::decode(owned.shape(), result).ok(),
             Self::CreateTable(_) | Self::DropTable(_) => None,
         }
     }

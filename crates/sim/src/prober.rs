@@ -85,7 +85,7 @@ impl Actor for Prober {
             if self.waiting.contains_key(&shard) {
                 continue;
             }
-            let update = Update::Put { key, value: b"there" };
+            let update = Update::put(key, b"there");
             let call = self.session.update(now, table, &update, &CallOptions::default(), out);
             self.waiting.insert(shard, (call, at));
         }

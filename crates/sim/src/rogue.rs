@@ -169,7 +169,7 @@ impl Rogue {
         self.attempts += 1;
         let key = key_of(head.rpc.sequence.0);
         let mut body = Vec::new();
-        Body::encode(&head, None, &Update::Put { key: &key, value }, &mut body);
+        Body::encode(&head, None, &Update::put(&key, value), &mut body);
         let envelope =
             Envelope { shard, epoch: Epoch(0), list, cluster_time: ClusterTime(0), attempt: self.attempts, turn: None };
         let mark = out.mark();
@@ -215,7 +215,7 @@ impl Rogue {
         }
         let key = key_of(head.rpc.sequence.0);
         let mut body = Vec::new();
-        Body::encode(&head, operation_key.as_deref(), &Update::Put { key: &key, value }, &mut body);
+        Body::encode(&head, operation_key.as_deref(), &Update::put(&key, value), &mut body);
         self.send(&head, &body, wrong, out);
     }
 

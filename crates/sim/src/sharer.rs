@@ -256,7 +256,7 @@ impl Actor for Sharer {
             }
             let pairs = ItemsBuffer::pairs(caller.keys.iter().map(|key| (&key[..], &b"v"[..])));
             let update = match &caller.keys[..] {
-                [key] => Update::Increment { key, delta: 1 },
+                [key] => Update::increment(key, 1),
                 _ => Update::MultiPut { pairs: pairs.as_items() },
             };
             let options = CallOptions { deadline: Some(now.after(self.who.patience())), ..CallOptions::default() };

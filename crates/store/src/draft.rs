@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use kasha_log::{EntryOffset, IndexBucket, Log, entry_bytes};
 use kasha_types::{ClusterTime, KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::OutcomeCode;
+use kasha_wire::outcome::Shape;
 
 use crate::Store;
 use crate::entry::{Found, HEAD_BYTES, ends_bytes};
@@ -16,7 +17,7 @@ use crate::number::Number;
 /// What one operation will change and answer.
 #[derive(Debug)]
 pub struct Draft<'a> {
-    pub(crate) changes: Vec<Change<'a>>,
+    pub(crate) changes: Vec<NextEntry<'a>>,
     /// In a box, so that a draft is handed from stage to stage as a few words.
     more: Box<More>,
 }
@@ -41,13 +42,13 @@ struct More {
 /// Memory that is kept for the next result: most results are short, and a value of a megabyte is rare.
 const RESULT_BYTES_KEPT: usize = 16 * 1024;
 
-/// Before each part's result: the operation's code, and the result's length.
+/// Before each part's result: its shape, and its length.
 const PART_HEAD_BYTES: usize = 5;
 
 /// The memory of a draft that is done with, for the next one.
 #[derive(Debug, Default)]
 pub struct SpareDraft {
-    changes: Vec<Change<'static>>,
+    changes: Vec<NextEntry<'static>>,
     more: Option<Box<More>>,
 }
 
@@ -86,7 +87,7 @@ impl Key<'_> {
 
 /// A key's next entry.
 #[derive(Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct NextEntry<'a> {
     pub table: TableId,
     pub key: Key<'a>,
     pub hash: KeyHash,
@@ -101,7 +102,7 @@ pub(crate) struct Change<'a> {
     pub oldest: SegmentId,
 }
 
-impl Change<'_> {
+impl NextEntry<'_> {
     fn is_of(&self, (hash, table, key): (KeyHash, TableId, &[u8]), made: &[u8]) -> bool {
         self.hash == hash && self.table == table && self.key.bytes(made) == key
     }
@@ -164,7 +165,7 @@ pub(crate) enum Prior {
     },
 }
 
-impl Change<'_> {
+impl NextEntry<'_> {
     /// Where the entry is that it replaces, and when that one's value would have ended. `before`: the changes before it.
     pub fn replaces(&self, before: &[Self]) -> (Option<EntryOffset>, Option<ClusterTime>) {
         match self.prior {
@@ -292,7 +293,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Its changes, to be written, and the values and keys that it keeps.
-    pub(crate) fn pending(&mut self) -> (&mut [Change<'a>], &[u8]) {
+    pub(crate) fn pending(&mut self) -> (&mut [NextEntry<'a>], &[u8]) {
         (&mut self.changes, &self.more.made)
     }
 
@@ -311,7 +312,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn to_be_written(&self) -> impl Iterator<Item = &Change<'a>> {
+    fn to_be_written(&self) -> impl Iterator<Item = &NextEntry<'a>> {
         self.changes.iter().filter(|change| !matches!(change.next, Next::Withheld))
     }
 
@@ -442,7 +443,7 @@ impl<'a> Draft<'a> {
         let (version, unwritten) = (seen.last + 1, EntryOffset(u64::MAX));
         let Seen { hash, prior, .. } = *seen;
         let (at, oldest) = (unwritten, SegmentId(u32::MAX));
-        self.changes.push(Change { table, key, hash, prior, version, next, ends, at, oldest });
+        self.changes.push(NextEntry { table, key, hash, prior, version, next, ends, at, oldest });
         version
     }
 
@@ -475,9 +476,9 @@ impl<'a> Draft<'a> {
         self.answer_bytes(&count.to_le_bytes());
     }
 
-    /// What is answered from now on is the next part's result, whose operation has this code.
-    pub(crate) fn begin_part(&mut self, code: u8) {
-        self.answer_bytes(&[code, 0, 0, 0, 0]);
+    /// What is answered from now on is the next part's result, which has this shape.
+    pub(crate) fn begin_part(&mut self, shape: Shape) {
+        self.answer_bytes(&[shape as u8, 0, 0, 0, 0]);
         self.more.part_at = self.more.result.len();
     }
 
@@ -501,7 +502,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn pieces_of<'s>(changes: &'s [Change<'_>], made: &'s [u8], log: &'s Log, current: Current<'s>) -> [&'s [u8]; 2] {
+fn pieces_of<'s>(changes: &'s [NextEntry<'_>], made: &'s [u8], log: &'s Log, current: Current<'s>) -> [&'s [u8]; 2] {
     match current {
         Current::Logged { bytes, .. } => [bytes, &[]],
         Current::Drafted(change) => match &changes[change].next {
@@ -515,7 +516,7 @@ fn pieces_of<'s>(changes: &'s [Change<'_>], made: &'s [u8], log: &'s Log, curren
 }
 
 /// The memory of these changes, for changes of another request: the standard library collects in place.
-fn emptied<'b>(mut changes: Vec<Change<'_>>) -> Vec<Change<'b>> {
+fn emptied<'b>(mut changes: Vec<NextEntry<'_>>) -> Vec<NextEntry<'b>> {
     changes.clear();
     changes.into_iter().map(|_| unreachable!("it is empty")).collect()
 }

@@ -10,6 +10,7 @@
 //!
 //! Whether a key is unsynced (CURP 4.3) is not known here: the node notes it by key (decision 0019).
 
+mod change;
 mod draft;
 mod entry;
 mod execute;
@@ -18,8 +19,10 @@ mod graves;
 mod number;
 mod read;
 mod relocation;
+mod run;
 mod scan;
 mod store;
+mod write;
 
 pub use draft::{Draft, SpareDraft};
 pub use entry::{Object, Tombstone};

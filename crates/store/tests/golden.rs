@@ -27,7 +27,7 @@ fn sample() -> Log {
     let config = LogConfig { segment_bytes: SEGMENT, memory_max_bytes: 64 << 20, reserve_percent: 5 };
     let (mut log, mut store) = (Log::new(ShardId(3), config), Store::new());
     let filler = vec![b'x'; 40_000];
-    let put = |key, value| Update::Put { key, value };
+    let put = |key, value| Update::put(key, value);
     update(&mut log, &mut store, &put(b"key", b"value"));
     update(&mut log, &mut store, &put(b"empty", b""));
     for _ in 0..2 {
@@ -35,10 +35,10 @@ fn sample() -> Log {
     }
     update(&mut log, &mut store, &put(b"key", b"later"));
     update(&mut log, &mut store, &put(b"filler", &filler));
-    update(&mut log, &mut store, &Update::Delete { key: b"key" });
+    update(&mut log, &mut store, &Update::delete(b"key"));
     update(&mut log, &mut store, &put(b"key", b"again"));
     let lifetime = Lifetime::from_millis(1000).expect("not 0");
-    update(&mut log, &mut store, &Update::PutExpiring { key: b"key", lifetime, value: b"ends" });
+    update(&mut log, &mut store, &Update::put_expiring(b"key", lifetime, b"ends"));
     log
 }
 

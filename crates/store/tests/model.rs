@@ -1,5 +1,7 @@
 //! The store against a map, on a real log: every result, and what a replay of the log makes of it.
 
+use std::cell::Cell;
+
 use crate::common::Replica;
 use kasha_reference::Model;
 use kasha_types::{ClusterTime, TableId};
@@ -53,6 +55,8 @@ struct Drawn {
     expected: Expected,
     /// Of a transaction, the operation and the table of each item.
     parts: Vec<(u8, usize)>,
+    /// What the terms and ends of its operations are drawn from.
+    which: u64,
 }
 
 /// Bytes of a value that a transaction finds or writes: all of it must fit a test segment.
@@ -98,10 +102,12 @@ fn expected() -> impl Strategy<Value = Expected> {
 }
 
 fn update() -> impl Strategy<Value = Step> {
-    let code = prop_oneof![1 => Just(Update::Put { key: b"", value: b"" }.code()), 5 => select_code()];
+    let code = prop_oneof![1 => Just(Update::put(b"", b"").code()), 5 => select_code()];
     let parts = vec((part_code(), 0..TABLES as usize), 4);
-    (code, vec((key(), value(), delta()), 1..5), version(), expected(), parts).prop_map(
-        |(code, items, version, expected, parts)| Step::Update(Drawn { code, items, version, expected, parts }),
+    (code, vec((key(), value(), delta()), 1..5), version(), expected(), parts, any::<u64>()).prop_map(
+        |(code, items, version, expected, parts, which)| {
+            Step::Update(Drawn { code, items, version, expected, parts, which })
+        },
     )
 }
 
@@ -141,6 +147,8 @@ struct Given {
     lifetime: Lifetime,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
+    /// The last draw of terms and ends.
+    which: Cell<u64>,
 }
 
 impl<'a> Source<'a> for &'a Given {
@@ -160,6 +168,12 @@ impl<'a> Source<'a> for &'a Given {
     }
     fn version(&mut self) -> Result<u64, &'static str> {
         Ok(self.version)
+    }
+    fn which(&mut self, of: &[u8]) -> Result<u8, &'static str> {
+        // Mostly nothing of what may be there.
+        self.which.set(self.which.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let drawn = (self.which.get() >> 33) as usize;
+        Ok(of[if drawn.is_multiple_of(2) { 0 } else { drawn / 2 % of.len() }])
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.delta)
@@ -218,7 +232,10 @@ impl World {
                 Expected::Other(value) => value.bytes(),
             },
             delta,
-            bounds: Bounds::new(-(drawn.items.len() as i64), 3).expect("in order"),
+            bounds: match drawn.which % 3 {
+                0 => Bounds::new(-(drawn.items.len() as i64), 3).expect("in order"),
+                _ => Bounds::NONE,
+            },
             lifetime: Lifetime::from_millis(1 + delta.unsigned_abs() % 8).expect("not 0"),
             lists: [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
                 let mut list = ItemsBuffer::new(kind);
@@ -228,6 +245,7 @@ impl World {
                 list
             }),
             parts: PartsBuffer::default(),
+            which: Cell::new(drawn.which.wrapping_add(first as u64)),
         }
     }
 
@@ -401,7 +419,7 @@ impl World {
             let mut model = self.model.clone();
             for &table in &self.tables {
                 for key in KEYS {
-                    let put = Update::Put { key, value: b"last" };
+                    let put = Update::put(key, b"last");
                     assert_eq!(replica.execute(table, &put).0, model.update(table, &put));
                 }
             }

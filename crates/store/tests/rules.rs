@@ -157,7 +157,7 @@ fn an_increment_that_would_leave_its_bounds_changes_nothing() {
     let mut replica = Replica::default();
     let mut within = |key: &[u8], delta, least, most| {
         let bounds = Bounds::new(least, most).expect("in order");
-        let (result, changes) = replica.execute_raw(T, &Update::IncrementWithin { key, delta, bounds });
+        let (result, changes) = replica.execute_raw(T, &Update::increment_within(key, delta, bounds));
         (Outcome::decode(Shape::Number, &result).unwrap(), changes)
     };
     assert_eq!(within(b"n", 3, 0, 2), (Outcome::OutOfBounds(0, 0), false), "without a value it is 0");
@@ -201,7 +201,7 @@ fn an_append_stops_at_the_limit_of_values() {
     let (mut store, mut spare, mut dead) = (kasha_store::Store::new(), SpareDraft::default(), Vec::new());
     let half = vec![1; VALUE_BYTES_MAX / 2];
     let mut append = |value: &[u8]| {
-        let update = Update::Append { key: b"k", value };
+        let update = Update::append(b"k", value);
         let mut draft = store.draft(&log, (T, ClusterTime(0)), &update, std::mem::take(&mut spare));
         let mut group = log.begin(Epoch(1), draft.bytes() + entry_bytes(64), Purpose::Normal).unwrap();
         store.write(&mut group, &mut draft, &mut dead);

@@ -463,7 +463,7 @@ mod tests {
             table: TableId(3),
         };
         let lifetime = Lifetime::from_millis(5).expect("not 0");
-        for update in [Update::Put { key: b"k", value: b"v" }, Update::Expire { key: b"k", lifetime }] {
+        for update in [Update::put(b"k", b"v"), Update::expire(b"k", lifetime)] {
             for key in [None, Some(&b"order-42"[..])] {
                 let not_after = |head: BodyHead| BodyHead {
                     not_after: if key.is_some() { head.not_after } else { ClusterTime(0) },

@@ -4,6 +4,7 @@
 //! that is not whole yet is copied into its connection's own buffer: an idle connection holds no memory.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
+use crate::version::WireVersion;
 
 /// What the handler of a frame wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,17 @@ pub enum Fed {
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// The unfinished end of one connection's input.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cutter {
     buffer: Vec<u8>,
+    version: WireVersion,
+}
+
+/// Of a connection on which nothing has been agreed on.
+impl Default for Cutter {
+    fn default() -> Self {
+        Self { buffer: Vec::new(), version: WireVersion::HANDSHAKE }
+    }
 }
 
 enum Next {
@@ -41,8 +50,10 @@ enum Next {
     Lacks(usize),
 }
 
-fn next(bytes: &[u8]) -> Result<Next, FrameError> {
-    let Some(header) = FrameHeader::parse(bytes)? else { return Ok(Next::Lacks(FRAME_HEADER_BYTES - bytes.len())) };
+fn next(version: WireVersion, bytes: &[u8]) -> Result<Next, FrameError> {
+    let Some(header) = FrameHeader::parse_of(version, bytes)? else {
+        return Ok(Next::Lacks(FRAME_HEADER_BYTES - bytes.len()));
+    };
     let len = FRAME_HEADER_BYTES + header.payload_len;
     Ok(match len.checked_sub(bytes.len()) {
         Some(lacking @ 1..) => Next::Lacks(lacking),
@@ -51,6 +62,11 @@ fn next(bytes: &[u8]) -> Result<Next, FrameError> {
 }
 
 impl Cutter {
+    /// All frames that come now are of this version. What follows the handshake's frame must still be held: the handler paused there.
+    pub fn speak(&mut self, version: WireVersion) {
+        self.version = version;
+    }
+
     /// Whether part of a frame, or after a pause whole frames, are kept.
     #[must_use]
     pub fn holds_bytes(&self) -> bool {
@@ -75,7 +91,7 @@ impl Cutter {
     pub fn feed(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, &[u8]) -> Verdict) -> Result<Fed, FrameError> {
         let mut start = 0;
         while start < self.buffer.len() {
-            match next(&self.buffer[start..])? {
+            match next(self.version, &self.buffer[start..])? {
                 Next::Lacks(lacking) => {
                     let (first, rest) = bytes.split_at(lacking.min(bytes.len()));
                     self.buffer.drain(..start);
@@ -113,7 +129,7 @@ impl Cutter {
     ) -> Result<Fed, FrameError> {
         let mut fed = Fed::Drained;
         while !bytes.is_empty() {
-            let Next::Whole { len, header } = next(bytes)? else { break };
+            let Next::Whole { len, header } = next(self.version, bytes)? else { break };
             let verdict = frame(header.kind, header.check(&bytes[..len])?);
             bytes = &bytes[len..];
             match verdict {

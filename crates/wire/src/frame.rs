@@ -3,23 +3,28 @@
 //! ```text
 //! offset  bytes  field
 //!      0      4  length of the payload
-//!      4      4  CRC32C of bytes 8..16 and the payload
+//!      4      4  CRC32C of bytes 11..16 and the payload
 //!      8      2  magic 0x4B53 ("SK" in little endian)
 //!     10      1  wire version
 //!     11      1  kind
 //!     12      4  reserved, 0
 //!     16      …  payload
 //! ```
+//!
+//! The checksum is not about magic and version, which a receiver knows before: so a frame can be made before it is known on which
+//! connection, and so in which version, it goes ([`restamp`]).
 
 use kasha_types::limits::FRAME_BYTES_MAX;
+
+use crate::version::{WIRE_VERSION, WireVersion};
 
 /// Bytes of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = 16;
 
-/// Version of every layout in this crate. A peer with another one is told so and disconnected.
-pub const WIRE_VERSION: u8 = 10;
-
 const MAGIC: u16 = 0x4B53;
+const VERSION_AT: usize = 10;
+/// Where what the checksum is about begins.
+const CHECKED_FROM: usize = 11;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
@@ -91,8 +96,13 @@ pub struct FrameHeader {
 pub enum FrameError {
     /// No frame begins here: another magic, or something in the reserved field.
     Magic,
-    /// Another version's frame.
-    Version(u8),
+    /// A frame of another version than the one that was agreed on.
+    Version {
+        /// The frame's.
+        found: WireVersion,
+        /// What was agreed on.
+        wanted: WireVersion,
+    },
     /// Longer than [`FRAME_BYTES_MAX`].
     TooLarge(u32),
     /// The checksum is wrong: bits were flipped on the way.
@@ -103,7 +113,7 @@ impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Magic => write!(f, "not a Kasha frame"),
-            Self::Version(version) => write!(f, "wire version {version}, but this side speaks {WIRE_VERSION}"),
+            Self::Version { found, wanted } => write!(f, "wire version {found}, where {wanted} is spoken"),
             Self::TooLarge(len) => write!(f, "a frame of {len} bytes, over the limit of {FRAME_BYTES_MAX}"),
             Self::Checksum => write!(f, "a frame with a wrong checksum"),
         }
@@ -120,18 +130,27 @@ impl FrameHeader {
         bytes.first_chunk().is_none_or(|&len| u32::from_le_bytes(len) as usize <= FRAME_BYTES_MAX)
     }
 
-    /// Reads a header. `None`: not yet 16 bytes.
+    /// Reads the header of a frame of this crate's version. `None`: not yet 16 bytes.
     ///
     /// # Errors
     /// If no acceptable frame begins here.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
+        Self::parse_of(WIRE_VERSION, bytes)
+    }
+
+    /// Reads the header of a frame of this version. `None`: not yet 16 bytes.
+    ///
+    /// # Errors
+    /// If no acceptable frame begins here.
+    #[inline]
+    pub fn parse_of(version: WireVersion, bytes: &[u8]) -> Result<Option<Self>, FrameError> {
         let Some(header) = bytes.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
         let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         if u16::from_le_bytes([header[8], header[9]]) != MAGIC {
             return Err(FrameError::Magic);
         }
-        if header[10] != WIRE_VERSION {
-            return Err(FrameError::Version(header[10]));
+        if header[VERSION_AT] != version.0 {
+            return Err(FrameError::Version { found: WireVersion(header[VERSION_AT]), wanted: version });
         }
         if word(12) != 0 {
             return Err(FrameError::Magic);
@@ -152,7 +171,7 @@ impl FrameHeader {
     /// If `frame` is not as long as this header says.
     pub fn check<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8], FrameError> {
         assert_eq!(frame.len(), FRAME_HEADER_BYTES + self.payload_len, "one whole frame");
-        if kasha_types::crc32c(&frame[8..]) == self.crc {
+        if kasha_types::crc32c(&frame[CHECKED_FROM..]) == self.crc {
             Ok(&frame[FRAME_HEADER_BYTES..])
         } else {
             Err(FrameError::Checksum)
@@ -170,12 +189,23 @@ pub fn split(frame: &[u8]) -> (u8, &[u8]) {
     (header[11], payload)
 }
 
+/// Makes whole frames, of which the last may have a tail that lies elsewhere, frames of this version. Their layouts are the same in
+/// both versions, or the sender has seen to that.
+pub fn restamp(frames: &mut [u8], version: WireVersion) {
+    let mut at = 0;
+    while at < frames.len() {
+        let len = u32::from_le_bytes([frames[at], frames[at + 1], frames[at + 2], frames[at + 3]]);
+        frames[at + VERSION_AT] = version.0;
+        at += FRAME_HEADER_BYTES + len as usize;
+    }
+}
+
 /// Begins a frame at the end of `out`; returns where it began, for [`end`].
 pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
     let mut header = [0; FRAME_HEADER_BYTES];
     header[8..10].copy_from_slice(&MAGIC.to_le_bytes());
-    (header[10], header[11]) = (WIRE_VERSION, kind as u8);
+    (header[VERSION_AT], header[11]) = (WIRE_VERSION.0, kind as u8);
     out.extend_from_slice(&header);
     start
 }
@@ -188,7 +218,7 @@ pub fn end(out: &mut [u8], start: usize, tail: &[u8]) {
     let payload = out.len() - start - FRAME_HEADER_BYTES + tail.len();
     assert!(payload <= FRAME_BYTES_MAX, "a frame of {payload} bytes");
     let frame = &mut out[start..];
-    let mut crc = kasha_types::crc32c(&frame[8..]);
+    let mut crc = kasha_types::crc32c(&frame[CHECKED_FROM..]);
     if !tail.is_empty() {
         crc = kasha_types::crc32c_append(crc, tail);
     }

@@ -23,6 +23,7 @@ pub mod outcome;
 pub mod plain;
 mod report;
 pub mod status;
+mod version;
 mod word;
 
 pub use body::{Body, BodyHead, Coordination};
@@ -30,7 +31,7 @@ pub use codec::{DecodeError, Reader, Wire};
 pub use configuration::{
     Configuration, Durability, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo, Tablet,
 };
-pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind, WIRE_VERSION};
+pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind};
 pub use hot::{
     AnswerView, AppendView, Appended, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
     Refusal, Refused, RequestView, SyncRequest, Synced, Turn,
@@ -39,3 +40,4 @@ pub use link::Message;
 pub use message::AnyMessage;
 pub use operation::{Read, Update};
 pub use outcome::{Outcome, OutcomeCode};
+pub use version::{WIRE_VERSION, WireVersion, WireVersions};

@@ -17,7 +17,8 @@ use kasha_types::{
 use crate::codec::Bytes;
 use crate::link::{Message, carries, unexpected};
 use crate::status::{CoreStatus, LoopTurns, LoopUsage};
-use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
+use crate::version::{WireVersion, WireVersions};
+use crate::{Configuration, DecodeError, Kind, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
 pub use crate::word::{BehindWhat, Told, WordOf};
@@ -62,14 +63,26 @@ macro_rules! messages {
     };
 }
 
+impl Hello {
+    /// The `Hello` of a frame, whatever later versions say behind these fields: the one message that comes before it is known what the
+    /// other side understands.
+    #[must_use]
+    pub fn from_frame_of_any_version(kind: u8, payload: &[u8]) -> Option<Self> {
+        if kind == Kind::Message as u8 { Reader::new(payload).take().ok() } else { None }
+    }
+}
+
 /// Calls a macro with the table: names, numbers, and fields with their types. A number is below 128, and is never used
 /// again for another message.
 #[macro_export]
 macro_rules! message_table {
     ($then:ident) => {
         $then! {
-            /// First on every dialled connection: who speaks, which version, to whom.
+            /// First on every dialled connection: who speaks, in which versions, to whom. More fields may stand behind these
+            /// ([`Hello::from_frame_of_any_version`]).
             Hello = 1 {
+                /// The versions that the dialler speaks.
+                versions: WireVersions,
                 /// 0: not known yet (a client that bootstraps).
                 cluster: ClusterId,
                 /// The dialling core; `None`: a client.
@@ -81,6 +94,8 @@ macro_rules! message_table {
             },
             /// Answer to `Hello`.
             Welcome = 2 {
+                /// The version of every frame from now on, in both directions.
+                version: WireVersion,
                 /// The listener's cluster.
                 cluster: ClusterId,
                 /// The listener; `None`: the coordinator.

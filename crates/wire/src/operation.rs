@@ -1,26 +1,36 @@
 //! Operations: one row each says its code, its name, its arguments, the shape of its result, and whether it only gives
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
-//! Arguments are encoded in the row's order: `key`, `value` and `expected` (another value) by length and bytes, `version` as
-//! a `u64`, `delta` as an `i64`, `bounds` as two of these, `lifetime` as milliseconds in a `u64`, `cursor` as a
-//! `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
+//! A change of one key has a row, and says in its arguments what else it may say: `terms` are a condition and an answer
+//! ([`terms`], [`condition`]), `ends` is when the value ends ([`ends`]). So a new condition, or a new answer, is one for all of them.
+//!
+//! Arguments are encoded in the row's order: `key` and `value` by length and bytes, `delta` as an `i64`, `bounds` as a byte and, if it
+//! is 1, two of these, `cursor` as a `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]),
+//! and so is `parts` ([`parts`]).
 
 pub mod arguments;
 pub mod bounds;
+mod changes;
+pub mod condition;
 pub mod cursor;
+pub mod ends;
 pub mod items;
 pub mod lifetime;
 pub mod participants;
 pub mod parts;
+pub mod terms;
 
 pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use bounds::Bounds;
+pub use condition::Condition;
 pub use cursor::ScanCursor;
+pub use ends::Ends;
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
 pub use lifetime::Lifetime;
 pub use participants::{Participants, ParticipantsBuffer};
 pub use parts::{Part, PartOperation, Parts, PartsBuffer};
+pub use terms::{Answer, Terms};
 
 use std::fmt;
 
@@ -36,9 +46,9 @@ pub struct Row {
     pub code: u8,
     /// Its name, for people.
     pub name: &'static str,
-    /// What its result looks like where it did what it says.
+    /// What its usual result looks like where it did what it says.
     pub shape: Shape,
-    /// Whether it can only give memory back: it may use the reserve when memory is full (section 5).
+    /// Whether it can only give memory back, with its usual answer: it may use the reserve when memory is full (section 5).
     pub only_frees: bool,
 }
 
@@ -46,11 +56,11 @@ pub struct Row {
 macro_rules! argument {
     ($a:lifetime key) => { &$a [u8] };
     ($a:lifetime value) => { &$a [u8] };
-    ($a:lifetime expected) => { &$a [u8] };
-    ($a:lifetime version) => { u64 };
+    ($a:lifetime terms) => { Terms<$a> };
+    ($a:lifetime ends) => { Ends };
+    ($a:lifetime condition) => { Condition<$a> };
     ($a:lifetime delta) => { i64 };
     ($a:lifetime bounds) => { Bounds };
-    ($a:lifetime lifetime) => { Lifetime };
     ($a:lifetime cursor) => { ScanCursor };
     ($a:lifetime most) => { u32 };
     ($a:lifetime prefix) => { &$a [u8] };
@@ -104,6 +114,15 @@ macro_rules! operations {
                 match self {
                     $(Self::$variant { .. } => $code,)+
                 }
+            }
+
+            /// What is said of operations with its code.
+            ///
+            /// # Panics
+            /// Never: every operation has a row.
+            #[must_use]
+            pub fn row(&self) -> &'static Row {
+                Self::row_of(self.code()).expect("a variant has a row")
             }
 
             /// The operation with this code, its arguments taken from `source` in their order.
@@ -166,7 +185,7 @@ macro_rules! operations {
 
         impl fmt::Display for $name<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(Self::row_of(self.code()).expect("a variant has a row").name)?;
+                f.write_str(self.row().name)?;
                 let mut shown = Shown(f, Ok(()));
                 self.visit(&mut shown);
                 shown.1
@@ -197,25 +216,14 @@ macro_rules! operations {
 operations! {
     /// An operation that changes something, or may.
     Update: "an update's code";
-    1 Put "put" (key, value) => Version;
-    2 PutIfVersion "put-if-version" (key, version, value) => Version;
-    3 PutIfAbsent "put-if-absent" (key, value) => Version;
-    4 Delete "delete" (key) => Version, frees;
-    5 DeleteIfVersion "delete-if-version" (key, version) => Version, frees;
-    6 Increment "increment" (key, delta) => Number;
-    7 Append "append" (key, value) => Length;
-    8 GetAndPut "get-and-put" (key, value) => Replaced;
-    9 GetAndDelete "get-and-delete" (key) => Value;
-    10 CompareAndPut "compare-and-put" (key, expected, value) => Version;
-    11 IncrementWithin "increment-within" (key, delta, bounds) => Number;
-    12 PutExpiring "put-expiring" (key, lifetime, value) => Version;
-    13 PutIfAbsentExpiring "put-if-absent-expiring" (key, lifetime, value) => Version;
-    14 IncrementExpiring "increment-expiring" (key, delta, bounds, lifetime) => Number;
+    1 Put "put" (key, terms, ends, value) => Version;
+    2 Increment "increment" (key, terms, ends, delta, bounds) => Number;
+    3 Append "append" (key, terms, ends, value) => Length;
+    4 Delete "delete" (key, terms) => Version, frees;
+    5 Keep "keep" (key, terms, ends) => Version;
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
-    19 Expire "expire" (key, lifetime) => Version;
-    20 Persist "persist" (key) => Version;
     32 Transaction "transaction" (parts) => Parts;
 }
 
@@ -234,43 +242,95 @@ operations! {
 operations! {
     /// What a transaction demands of a key. Its result is the key's version, 0 if the key has no value.
     Check: "a check's code";
-    96 HasVersion "has-version" (key, version) => Version;
-    97 HasValue "has-value" (key, expected) => Version;
+    96 Meets "meets" (key, condition) => Version;
 }
 
-impl Update<'_> {
+impl<'a> Update<'a> {
     /// Whether it gives a key a lifetime, which counts from when the update was begun.
     #[must_use]
     #[inline]
     pub fn has_lifetime(&self) -> bool {
         match self {
-            Self::PutExpiring { .. }
-            | Self::PutIfAbsentExpiring { .. }
-            | Self::IncrementExpiring { .. }
-            | Self::Expire { .. } => true,
+            Self::Put { ends, .. }
+            | Self::Increment { ends, .. }
+            | Self::Append { ends, .. }
+            | Self::Keep { ends, .. } => ends.lifetime().is_some(),
             Self::Transaction { parts } => parts.have_lifetime(),
-            Self::Put { .. }
-            | Self::PutIfVersion { .. }
-            | Self::PutIfAbsent { .. }
-            | Self::Delete { .. }
-            | Self::DeleteIfVersion { .. }
-            | Self::Increment { .. }
-            | Self::Append { .. }
-            | Self::GetAndPut { .. }
-            | Self::GetAndDelete { .. }
-            | Self::CompareAndPut { .. }
-            | Self::IncrementWithin { .. }
-            | Self::MultiPut { .. }
-            | Self::MultiDelete { .. }
-            | Self::MultiIncrement { .. }
-            | Self::Persist { .. } => false,
+            Self::Delete { .. } | Self::MultiPut { .. } | Self::MultiDelete { .. } | Self::MultiIncrement { .. } => {
+                false
+            }
         }
     }
 
-    /// Whether it can only give memory back.
+    /// Its condition and its answer. An operation on several keys has none.
+    #[must_use]
+    #[inline]
+    pub fn terms(&self) -> Terms<'a> {
+        match *self {
+            Self::Put { terms, .. }
+            | Self::Increment { terms, .. }
+            | Self::Append { terms, .. }
+            | Self::Delete { terms, .. }
+            | Self::Keep { terms, .. } => terms,
+            Self::MultiPut { .. }
+            | Self::MultiDelete { .. }
+            | Self::MultiIncrement { .. }
+            | Self::Transaction { .. } => Terms::NONE,
+        }
+    }
+
+    /// The same change of one key with other terms. An operation on several keys has none, and stays as it is.
+    #[must_use]
+    pub fn with_terms(mut self, new: Terms<'a>) -> Self {
+        match &mut self {
+            Self::Put { terms, .. }
+            | Self::Increment { terms, .. }
+            | Self::Append { terms, .. }
+            | Self::Delete { terms, .. }
+            | Self::Keep { terms, .. } => *terms = new,
+            Self::MultiPut { .. }
+            | Self::MultiDelete { .. }
+            | Self::MultiIncrement { .. }
+            | Self::Transaction { .. } => {}
+        }
+        self
+    }
+
+    /// The same change of one key with another end of its value. `None`: it leaves no value, or has several keys.
+    #[must_use]
+    pub fn with_ends(mut self, new: Ends) -> Option<Self> {
+        match &mut self {
+            Self::Put { ends, .. }
+            | Self::Increment { ends, .. }
+            | Self::Append { ends, .. }
+            | Self::Keep { ends, .. } => *ends = new,
+            Self::Delete { .. }
+            | Self::MultiPut { .. }
+            | Self::MultiDelete { .. }
+            | Self::MultiIncrement { .. }
+            | Self::Transaction { .. } => return None,
+        }
+        Some(self)
+    }
+
+    /// What its result looks like where it did what it says.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.terms().answer.shape(self.row().shape)
+    }
+
+    /// Whether it can only give memory back. A result as large as a value takes some.
     #[must_use]
     pub fn only_frees(&self) -> bool {
-        Self::row_of(self.code()).expect("every update has a row").only_frees
+        self.row().only_frees && self.terms().answer == Answer::Usual
+    }
+}
+
+impl Read<'_> {
+    /// What its result looks like.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.row().shape
     }
 }
 
@@ -324,5 +384,11 @@ impl OwnedOperation {
     pub fn row(&self) -> &'static Row {
         let row = Update::row_of(self.code).or_else(|| Read::row_of(self.code));
         row.or_else(|| Check::row_of(self.code)).expect("made from an operation")
+    }
+
+    /// What its result looks like where it did what it says.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.update().map_or(self.row().shape, |update| update.shape())
     }
 }

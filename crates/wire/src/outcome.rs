@@ -1,7 +1,7 @@
 //! Result bytes: what an operation's completion record holds and a client is told, byte for byte, also on a replay.
 //!
-//! The first byte is the [`OutcomeCode`]; what follows depends on it and on the operation's [`Shape`], which the table of
-//! operations names:
+//! The first byte is the [`OutcomeCode`]; what follows depends on it and on the result's [`Shape`], which the table of
+//! operations and the answer that a change asks for name:
 //!
 //! | shape | done | other outcomes |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | number | value `i64`, version `u64` | overflow; not a number; out of bounds: the value `i64` and its version `u64`, 0 = absent |
 //! | length | length `u64`, version `u64` | too large |
 //! | value | version `u64`, the value | not found |
-//! | replaced | version `u64`, version of what was there `u64` (0 = nothing), its value | |
+//! | replaced | version `u64`, version of what was there `u64` (0 = nothing), its value | those of the usual answer, but condition failed: version of what is there `u64` (0 = nothing), its value |
 //! | flag | flag `u8` | |
 //! | versions | count `u32`, version `u64` each | |
 //! | flags | count `u32`, flag `u8` each: was there | |
@@ -18,15 +18,15 @@
 //! | expiry | version `u64`, when the value ends `u64` (ClusterTime milliseconds, 0 = never) | not found |
 //! | keys | cursor of what follows `u64` (0 = nothing does), keys with a value here `u64`, count `u32`, (version `u64`, key) each | |
 //! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
-//! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
+//! | parts | count `u32`, (number of the result's shape `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its shape `u8`, its result; nothing changed |
 //!
 //! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, *conflict*,
 //! *refused elsewhere*, *repeated*, or *prepared*, which is no outcome.
 
 use kasha_types::ClusterTime;
 
-use crate::operation::{Check, PartOperation, ScanCursor};
-use crate::{DecodeError, Read, Reader, Update};
+use crate::operation::ScanCursor;
+use crate::{DecodeError, Reader};
 
 /// What came of an operation. Recorded, gated and replayed like any result (R4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub enum Outcome {
     Numbers(Vec<(i64, u64)>),
     /// Get and get-and-delete: version and value.
     Value(u64, Vec<u8>),
-    /// Get-and-put: the new version; version and value of what was there.
+    /// A change that tells the old value: the version that it would tell without, then version and value of what was there.
     Replaced(u64, Option<(u64, Vec<u8>)>),
     /// Multi-get: for each key the version and the value, if it has one.
     Values(Vec<Option<(u64, Vec<u8>)>>),
@@ -119,6 +119,8 @@ pub enum Outcome {
     KeysAndValues(ScannedPage<(u64, Vec<u8>, Vec<u8>)>),
     /// The condition did not hold; the key's version, 0 = absent.
     ConditionFailed(u64),
+    /// The condition of a change that tells the old value did not hold: version and value that are there.
+    NotReplaced(Option<(u64, Vec<u8>)>),
     /// There is no such key.
     NotFound,
     /// Index of the item whose sum does not fit; 0 for a single increment.
@@ -155,47 +157,76 @@ pub struct ScannedPage<T = (u64, Vec<u8>)> {
     pub keys: Vec<T>,
 }
 
-/// What a result with [`OutcomeCode::Done`] looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+macro_rules! shapes {
+    ($($(#[$doc:meta])* $code:literal $name:ident;)+) => {
+        /// What a result with [`OutcomeCode::Done`] looks like. The results of a transaction's parts name theirs by number.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Shape { $($(#[$doc])* $name = $code,)+ }
+
+        impl Shape {
+            /// The shape with this number.
+            #[must_use]
+            pub fn from_number(number: u8) -> Option<Self> {
+                Some(match number {
+                    $($code => Self::$name,)+
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+shapes! {
     /// A version: put, delete.
-    Version,
+    1 Version;
     /// A number and a version: increment.
-    Number,
+    2 Number;
     /// A length and a version: append.
-    Length,
+    3 Length;
     /// A version for each key: multi-put.
-    Versions,
+    4 Versions;
     /// A byte, 0 or 1, for each key: multi-delete.
-    Flags,
+    5 Flags;
     /// One byte, 0 or 1: exists.
-    Flag,
+    6 Flag;
     /// A number and a version for each key: multi-increment.
-    Numbers,
-    /// A version and a value: get, get-and-delete.
-    Value,
-    /// The new version, and what the key had before: get-and-put.
-    Replaced,
+    7 Numbers;
+    /// A version and a value: get.
+    8 Value;
+    /// The version of the usual answer, and what the key had before: a change that tells the old value.
+    9 Replaced;
     /// A version and a value for each key that has one: multi-get.
-    Values,
+    10 Values;
     /// A version for each key, and the value if the key has one: observe.
-    Observed,
+    11 Observed;
     /// A version, and when the value ends: time-to-live.
-    Expiry,
+    12 Expiry;
     /// A version for each key, and where to go on: scan.
-    Keys,
+    13 Keys;
     /// The same with values: scan-values.
-    KeysAndValues,
+    14 KeysAndValues;
     /// The result of each part: transaction.
-    Parts,
+    15 Parts;
 }
 
 impl Shape {
-    /// Of an operation with this code (update, read or check).
+    /// Of what an operation on one key answers.
     #[must_use]
-    pub fn of(code: u8) -> Option<Self> {
-        let row = Update::row_of(code).or_else(|| Read::row_of(code)).or_else(|| Check::row_of(code));
-        row.map(|row| row.shape)
+    pub fn is_of_one_key(self) -> bool {
+        match self {
+            Self::Version | Self::Number | Self::Length | Self::Flag | Self::Value | Self::Replaced | Self::Expiry => {
+                true
+            }
+            Self::Versions
+            | Self::Flags
+            | Self::Numbers
+            | Self::Values
+            | Self::Observed
+            | Self::Keys
+            | Self::KeysAndValues
+            | Self::Parts => false,
+        }
     }
 }
 
@@ -208,6 +239,16 @@ fn take_list<T>(
         return Err(DecodeError::Truncated);
     }
     (0..count).map(|_| item(reader)).collect()
+}
+
+/// A version and, to the end, a value; nothing if the version is 0.
+fn take_rest(reader: &mut Reader<'_>) -> Result<Option<(u64, Vec<u8>)>, DecodeError> {
+    let version = reader.take()?;
+    let value = reader.bytes(reader.rest().len())?;
+    if version == 0 && !value.is_empty() {
+        return Err(DecodeError::Invalid("the value of an absent key"));
+    }
+    Ok((version != 0).then(|| (version, value.to_vec())))
 }
 
 /// An item of a multi-get.
@@ -273,11 +314,14 @@ impl Outcome {
         };
         let outcome = match code {
             OutcomeCode::Done => Self::decode_done(shape, r)?,
+            OutcomeCode::ConditionFailed if shape == Shape::Replaced => Self::NotReplaced(take_rest(r)?),
             OutcomeCode::ConditionFailed => Self::ConditionFailed(r.take()?),
             OutcomeCode::NotFound => Self::NotFound,
             OutcomeCode::Overflow => Self::Overflow(index(r)?),
             OutcomeCode::NotANumber => Self::NotANumber(index(r)?),
-            OutcomeCode::OutOfBounds if shape == Shape::Number => Self::OutOfBounds(r.take()?, r.take()?),
+            OutcomeCode::OutOfBounds if matches!(shape, Shape::Number | Shape::Length | Shape::Replaced) => {
+                Self::OutOfBounds(r.take()?, r.take()?)
+            }
             OutcomeCode::OutOfBounds => return Err(DecodeError::Invalid("bounds of something that is no increment")),
             OutcomeCode::TooLarge => Self::TooLarge,
             OutcomeCode::Cancelled => Self::Cancelled,
@@ -295,8 +339,8 @@ impl Outcome {
             OutcomeCode::Conflict => Self::Conflict,
             OutcomeCode::RefusedElsewhere => Self::RefusedElsewhere,
             OutcomeCode::NotCommitted => {
-                let (index, code) = (r.take()?, r.take()?);
-                Self::NotCommitted(index, Box::new(Self::decode_part(code, r.bytes(r.rest().len())?)?))
+                let (index, shape) = (r.take()?, r.take()?);
+                Self::NotCommitted(index, Box::new(Self::decode_part(shape, r.bytes(r.rest().len())?)?))
             }
         };
         reader.finish()?;
@@ -318,12 +362,8 @@ impl Outcome {
                 Self::Value(version, value)
             }
             Shape::Replaced => {
-                let (version, old): (u64, u64) = (r.take()?, r.take()?);
-                let value = r.bytes(r.rest().len())?;
-                if old == 0 && !value.is_empty() {
-                    return Err(DecodeError::Invalid("the value of an absent key"));
-                }
-                Self::Replaced(version, (old != 0).then(|| (old, value.to_vec())))
+                let version = r.take()?;
+                Self::Replaced(version, take_rest(r)?)
             }
             Shape::Values => Self::Values(take_list(r, take_value)?),
             Shape::Observed => Self::Observed(take_list(r, take_observed)?),
@@ -338,8 +378,8 @@ impl Outcome {
                 Self::Expiry(version, (ends != ClusterTime(0)).then_some(ends))
             }
             Shape::Parts => Self::Parts(take_list(r, |r| {
-                let (code, len): (u8, u32) = (r.take()?, r.take()?);
-                Self::decode_part(code, r.bytes(len as usize)?)
+                let (shape, len): (u8, u32) = (r.take()?, r.take()?);
+                Self::decode_part(shape, r.bytes(len as usize)?)
             })?),
         })
     }
@@ -358,12 +398,12 @@ impl Outcome {
     #[must_use]
     pub fn is_failure(&self) -> bool {
         let is_bound = matches!(self, Self::Overflow(_) | Self::OutOfBounds(..) | Self::TooLarge);
-        is_bound || matches!(self, Self::ConditionFailed(_) | Self::NotANumber(_))
+        is_bound || matches!(self, Self::ConditionFailed(_) | Self::NotReplaced(_) | Self::NotANumber(_))
     }
 
     /// No part has parts.
-    fn decode_part(code: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let row = PartOperation::row_of(code).ok_or(DecodeError::Invalid("a part's code"))?;
-        Self::decode(row.shape, bytes)
+    fn decode_part(shape: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let shape = Shape::from_number(shape).filter(|shape| shape.is_of_one_key());
+        Self::decode(shape.ok_or(DecodeError::Invalid("the shape of a part's result"))?, bytes)
     }
 }

@@ -7,7 +7,7 @@
 //! Whatever program was pointed at the port can print it, and so can a Kasha of another version. No frame begins with
 //! these bytes: as a length they are more than a frame may have.
 
-use crate::WIRE_VERSION;
+use crate::version::WIRE_VERSION;
 
 /// What the line begins with.
 pub const WORD: &str = "KASHA ";

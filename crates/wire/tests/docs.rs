@@ -7,19 +7,21 @@ use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
 use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
-use kasha_wire::operation::Check;
+use kasha_wire::operation::{Answer, Check, Condition, Ends};
+use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CleanerState, Memory};
 use kasha_wire::{
     Durability, MemberState, Message, OutcomeCode, Read, Reader, RecordedVerdict, Refusal, ShardPhase, Update,
-    WIRE_VERSION, Wire,
+    WIRE_VERSION, Wire, WireVersion,
 };
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     include_str!("../src/hot.rs"),
     include_str!("../src/message.rs"),
     include_str!("../src/configuration.rs"),
     include_str!("../src/status.rs"),
+    include_str!("../src/version.rs"),
     include_str!("../src/word.rs"),
     include_str!("../../types/src/ids.rs"),
     include_str!("../../types/src/position.rs"),
@@ -80,7 +82,7 @@ fn versions() {
         })
         .collect();
     assert!(told.len() >= 2, "{told:?}");
-    assert!(told.iter().all(|&version| version == WIRE_VERSION), "{told:?}");
+    assert!(told.iter().all(|&version| version == WIRE_VERSION.0), "{told:?}");
     assert!(text.contains(&format!("KASHA {WIRE_VERSION} <reason>")));
 }
 
@@ -157,7 +159,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 32);
+    assert_eq!(rows.len(), 33);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }
@@ -206,6 +208,12 @@ fn operations_and_outcomes() {
     assert_eq!(numbered("Operations"), ours.collect::<Vec<_>>());
     let checks = Check::ALL.iter().map(|row| (row.code, row.name.to_owned()));
     assert_eq!(numbered("Checks"), checks.collect::<Vec<_>>());
+    let numbers = |title| numbered(title).iter().map(|row| row.0).collect::<Vec<_>>();
+    assert_eq!(numbers("Conditions"), Condition::CODES);
+    assert_eq!(numbers("Answers"), Answer::CODES);
+    assert_eq!(numbers("Ends"), Ends::CODES);
+    let of_one_key = (0..=u8::MAX).filter(|&number| Shape::from_number(number).is_some_and(Shape::is_of_one_key));
+    assert_eq!(numbers("Shapes"), of_one_key.collect::<Vec<_>>());
     let outcomes = (0..=u8::MAX).filter_map(|code| Some((code, format!("{:?}", OutcomeCode::from_number(code)?))));
     assert_eq!(numbered("Results"), outcomes.collect::<Vec<_>>());
 }
@@ -225,6 +233,7 @@ fn sizes_of_ids() {
         ($($ty:ident),*) => { [$(size::<$ty>(stringify!($ty))),*] };
     }
     let mut ours = sizes!(
+        WireVersion,
         NodeId,
         ShardId,
         Slot,

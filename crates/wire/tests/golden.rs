@@ -151,6 +151,14 @@ fn operations() {
             lines.push((format!("{name}{what}"), bytes));
         }
     }
+    for &Row { code, name, .. } in Update::ALL.iter().filter(|row| row.has_one_key()) {
+        // A condition of each kind, an answer, both; each end.
+        for which in [1, 5, 2, 3, 16, 32, 48, 17] {
+            let bytes = OwnedBody::one_with(code, None, which).encoded();
+            let update = Body::decode(&bytes).unwrap().update;
+            lines.push((format!("{name}, {which}: {update}"), bytes));
+        }
+    }
     let transaction = OwnedBody::one(32, Some(b"my-key"));
     let Update::Transaction { parts } = transaction.operation.update() else {
         unreachable!("the code of a transaction")
@@ -172,7 +180,7 @@ fn operations() {
         lines.push((format!("transaction {what}"), bytes));
     }
     for &Row { code, name, .. } in Read::ALL {
-        let operation = crate::common::operations::Operation::one(code);
+        let operation = crate::common::operations::Operation::one(code, 0);
         let mut bytes = vec![operation.read().code()];
         operation.read().encode_arguments(&mut bytes);
         assert_eq!(Read::decode(code, &bytes[1..]), Ok(operation.read()));

@@ -3,14 +3,14 @@
 use crate::common::operations::Operation;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::{Check, Excess, ItemsBuffer, PartOperation, PartsBuffer};
-use kasha_wire::{FrameError, FrameHeader, Message, Read, Update, message};
+use kasha_wire::operation::{Check, Condition, Excess, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::{FrameError, FrameHeader, Message, Read, Update, WIRE_VERSION, WireVersion, message};
 
 #[test]
 fn an_operation_is_what_its_code_says() {
     for code in 0..=u8::MAX {
         let (is_update, is_read) = (Update::row_of(code).is_some(), Read::row_of(code).is_some());
-        let one_key = Operation::one(if is_update || is_read { code } else { 17 });
+        let one_key = Operation::one(if is_update || is_read { code } else { 17 }, 0);
         let mut arguments = Vec::new();
         match is_read {
             true => one_key.read().encode_arguments(&mut arguments),
@@ -32,9 +32,12 @@ fn limits_are_checked_before_anything_is_encoded_for_good() {
         assert_eq!(operation.check_limits(), whole, "{}", operation.row().name);
         whole
     };
-    let put = Update::Put { key, value: &large };
+    let put = Update::put(key, &large);
     assert_eq!(checked(PartOperation::Update(put)), Err(Excess::Value));
-    assert_eq!(checked(PartOperation::Check(Check::HasValue { key, expected: &large })), Err(Excess::Value));
+    assert_eq!(
+        checked(PartOperation::Check(Check::Meets { key, condition: Condition::Value(&large) })),
+        Err(Excess::Value)
+    );
     assert_eq!(checked(PartOperation::Read(Read::Get { key })), Ok(()));
     let pairs = ItemsBuffer::pairs([(key, &large[..])]);
     assert_eq!(Update::MultiPut { pairs: pairs.as_items() }.check_limits(), Err(Excess::Value));
@@ -53,9 +56,12 @@ fn a_header_says_what_is_wrong() {
     };
     assert_eq!(FrameHeader::parse(&frame[..15]), Ok(None));
     assert_eq!(changed(8, 0), Err(FrameError::Magic));
-    assert_eq!(changed(10, 99), Err(FrameError::Version(99)));
+    assert_eq!(changed(10, 99), Err(FrameError::Version { found: WireVersion(99), wanted: WIRE_VERSION }));
     assert_eq!(changed(15, 1), Err(FrameError::Magic), "reserved");
     assert_eq!(changed(3, 1), Err(FrameError::TooLarge((1 << 24) + 9)));
     assert_eq!(changed(4, frame[4] ^ 1), Ok(Some(false)));
+    let mut later = frame.clone();
+    kasha_wire::frame::restamp(&mut later, WireVersion(12));
+    assert!(FrameHeader::parse_of(WireVersion(12), &later).unwrap().unwrap().check(&later).is_ok());
     assert_eq!(changed(11, 99), Ok(Some(false)), "the kind is under the checksum");
 }

@@ -20,7 +20,7 @@ use kasha_types::{ClientId, ClusterId, ClusterTime, KeyHash, ListVersion, RpcId,
 use crate::limits::{REQUEST_KEYS_MAX, SLOTS_MAX, WAYS_MAX};
 
 /// Version of the file's layout.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 
 /// Bytes before the first slot.
 pub const FILE_HEADER_BYTES: usize = 4096;

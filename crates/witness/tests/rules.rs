@@ -328,7 +328,7 @@ fn a_foreign_file_is_named_as_what_it_is() {
     let mut other = with(8);
     let crc = crc32c::crc32c(&other[..40]);
     other[40..44].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(load(IDENTITY, sizes, &other), LoadError::OtherFormat(3));
+    assert_eq!(load(IDENTITY, sizes, &other), LoadError::OtherFormat(2));
     assert_eq!(load(IDENTITY, sizes, &with(24)), LoadError::CorruptHeader);
     assert_eq!(load(IDENTITY, sizes, &with(40)), LoadError::CorruptHeader);
     let other = ClusterId(12);

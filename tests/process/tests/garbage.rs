@@ -12,8 +12,8 @@ use kasha_process_tests::cluster::{Cluster, NODES};
 use kasha_process_tests::place::local;
 use kasha_types::{ClusterId, ConfigVersion, Incarnation};
 use kasha_wire::{
-    AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadRefused, Recorded, Refused, WIRE_VERSION, frame,
-    hot, message,
+    AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadRefused, Recorded, Refused, WIRE_VERSION,
+    WireVersion, WireVersions, frame, hot, message,
 };
 
 fn dial(port: u16) -> TcpStream {
@@ -25,7 +25,14 @@ fn dial(port: u16) -> TcpStream {
 
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
-    message::Hello { cluster: ClusterId(0), from: None, incarnation: Incarnation(0), to: None }.encode(&mut bytes);
+    message::Hello {
+        versions: WireVersions::OURS,
+        cluster: ClusterId(0),
+        from: None,
+        incarnation: Incarnation(0),
+        to: None,
+    }
+    .encode(&mut bytes);
     bytes
 }
 
@@ -109,8 +116,21 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     talk(port, b"");
     let told = text(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(told.contains("not a Kasha frame"), "{told}");
-    let told = text(port, &with_byte(hello(), 10, WIRE_VERSION + 1));
-    let versions = format!("wire version {}, but this side speaks {WIRE_VERSION}", WIRE_VERSION + 1);
+    // A program from before the handshake that is for ever.
+    let told = text(port, &with_byte(hello(), 10, 10));
+    assert!(told.contains(&format!("wire version 10, but this side speaks {WIRE_VERSION}")), "{told}");
+    let (least, latest) = (WireVersion(WIRE_VERSION.0 + 1), WireVersion(WIRE_VERSION.0 + 2));
+    let mut later = Vec::new();
+    message::Hello {
+        versions: WireVersions::new(least, latest).expect("in order"),
+        cluster: ClusterId(0),
+        from: None,
+        incarnation: Incarnation(0),
+        to: None,
+    }
+    .encode(&mut later);
+    let told = goodbye(port, &later);
+    let versions = format!("wire versions {least} to {latest}, but this side speaks wire version {WIRE_VERSION}");
     assert!(told.contains(&versions), "{told}");
     let too_large = u32::MAX.to_le_bytes();
     let mut oversized = hello();
@@ -120,7 +140,14 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     let told = goodbye(port, &nonsense(Kind::Request, &[0; 100]));
     assert!(told.contains("the first frame must be a Hello"), "{told}");
     let mut other = Vec::new();
-    message::Hello { cluster: ClusterId(77), from: None, incarnation: Incarnation(0), to: None }.encode(&mut other);
+    message::Hello {
+        versions: WireVersions::OURS,
+        cluster: ClusterId(77),
+        from: None,
+        incarnation: Incarnation(0),
+        to: None,
+    }
+    .encode(&mut other);
     let told = goodbye(port, &other);
     assert!(told.contains("not cluster-77"), "{told}");
 }

@@ -69,7 +69,7 @@ impl Multitude {
         };
         let key = (index as u64 % MANY_KEYS).to_le_bytes();
         self.body.clear();
-        Body::encode(&head, None, &Update::Put { key: &key, value: b"v" }, &mut self.body);
+        Body::encode(&head, None, &Update::put(&key, b"v"), &mut self.body);
         let envelope = Envelope {
             shard: ShardId(0),
             epoch: self.epoch,

@@ -257,7 +257,7 @@ impl Application<Crowd> for Calling {
         }
         for caller in self.callers.iter_mut().filter(|caller| caller.is_free()) {
             let (now, session) = (Clock::now(), &mut crowd.sessions()[caller.session]);
-            let update = Update::Put { key: caller.key.as_bytes(), value: &VALUE };
+            let update = Update::put(caller.key.as_bytes(), &VALUE);
             let call = session.update(now, self.table, &update, &CallOptions::default(), out);
             caller.under_way = Some((call, now));
         }

@@ -161,7 +161,7 @@ impl Application<Crowd> for Calling {
             let Some(keys) = self.unsent.pop() else { break };
             let mut parts = PartsBuffer::default();
             for key in &keys {
-                let put = Update::Put { key: key.as_bytes(), value: &VALUE };
+                let put = Update::put(key.as_bytes(), &VALUE);
                 parts.push(self.table, &PartOperation::Update(put));
             }
             let index = number % SESSIONS;

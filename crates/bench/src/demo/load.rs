@@ -240,7 +240,7 @@ impl Load {
         let call = match work {
             Work::Increment { counter, delta } => {
                 let key = counter_key(counter);
-                session.update(now, self.table, &Update::Increment { key: key.as_bytes(), delta }, &options, out)
+                session.update(now, self.table, &Update::increment(key.as_bytes(), delta), &options, out)
             }
             Work::IncrementBoth { counters, deltas } => {
                 let keys = counters.map(counter_key);

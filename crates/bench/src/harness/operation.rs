@@ -7,7 +7,7 @@ use kasha_client::session::{CallId, CallOptions, Session};
 use kasha_machine::Effects;
 use kasha_runtime::Clock;
 use kasha_types::{TableId, Tick};
-use kasha_wire::operation::{Bounds, Check, ItemsBuffer, Lifetime, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, Condition, ItemsBuffer, Lifetime, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -132,18 +132,18 @@ impl Asked<'_> {
     pub(crate) fn begin(&mut self, operation: Operation) -> CallId {
         let key = self.key.as_bytes();
         match operation {
-            Operation::Put(bytes) => self.update(&Update::Put { key, value: &self.value[..bytes] }),
+            Operation::Put(bytes) => self.update(&Update::put(key, &self.value[..bytes])),
             Operation::PutEnding { value_bytes, ends } => {
                 let millis = u64::try_from(ends.since(Clock::now()).as_millis()).unwrap_or(u64::MAX).max(1);
                 let lifetime = Lifetime::from_millis(millis).expect("not 0");
-                self.update(&Update::PutExpiring { key, lifetime, value: &self.value[..value_bytes] })
+                self.update(&Update::put_expiring(key, lifetime, &self.value[..value_bytes]))
             }
-            Operation::Increment => self.update(&Update::Increment { key, delta: 1 }),
+            Operation::Increment => self.update(&Update::increment(key, 1)),
             Operation::IncrementBounded => {
                 let bounds = Bounds::new(0, i64::MAX - 1).expect("in order");
-                self.update(&Update::IncrementWithin { key, delta: 1, bounds })
+                self.update(&Update::increment_within(key, 1, bounds))
             }
-            Operation::Delete => self.update(&Update::Delete { key }),
+            Operation::Delete => self.update(&Update::delete(key)),
             Operation::Transaction { writes, value_bytes } => {
                 let parts = self.on_one_shard(writes, value_bytes);
                 self.update(&Update::Transaction { parts: parts.as_parts() })
@@ -158,7 +158,8 @@ impl Asked<'_> {
             Operation::PutOnEach { spread, is_checked, value_bytes } => {
                 let keys = self.on_each(spread, "");
                 let absent = if is_checked { self.on_each(spread, "absent") } else { Vec::new() };
-                let checks = absent.iter().map(|key| Check::HasVersion { key: key.as_bytes(), version: 0 });
+                let checks =
+                    absent.iter().map(|key| Check::Meets { key: key.as_bytes(), condition: Condition::ABSENT });
                 self.put_all(&keys, checks, value_bytes)
             }
         }
@@ -170,7 +171,10 @@ impl Asked<'_> {
         let read = Outcome::decode(Shape::Values, read);
         let Ok(Outcome::Values(values)) = read else { panic!("values were asked for, not {read:?}") };
         let versions = values.iter().map(|value| value.as_ref().map_or(0, |(version, _)| *version));
-        let checks = keys.iter().zip(versions).map(|(key, version)| Check::HasVersion { key: key.as_bytes(), version });
+        let checks = keys
+            .iter()
+            .zip(versions)
+            .map(|(key, version)| Check::Meets { key: key.as_bytes(), condition: Condition::Version(version) });
         self.put_all(&keys, checks, value_bytes)
     }
 
@@ -178,7 +182,7 @@ impl Asked<'_> {
         let mut parts = PartsBuffer::default();
         checks.for_each(|check| parts.push(self.table, &PartOperation::Check(check)));
         for key in keys {
-            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
+            let put = Update::put(key.as_bytes(), &self.value[..value_bytes]);
             parts.push(self.table, &PartOperation::Update(put));
         }
         self.update(&Update::Transaction { parts: parts.as_parts() })
@@ -188,12 +192,12 @@ impl Asked<'_> {
     fn on_one_shard(&self, writes: u32, value_bytes: usize) -> PartsBuffer {
         let mut parts = PartsBuffer::default();
         let (absent, seen) = (format!("{{{}}}absent", self.key), format!("{{{}}}0", self.key));
-        let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
+        let check = Check::Meets { key: absent.as_bytes(), condition: Condition::ABSENT };
         parts.push(self.table, &PartOperation::Check(check));
         parts.push(self.table, &PartOperation::Read(Read::Get { key: seen.as_bytes() }));
         for number in 0..writes {
             let key = format!("{{{}}}{number}", self.key);
-            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
+            let put = Update::put(key.as_bytes(), &self.value[..value_bytes]);
             parts.push(self.table, &PartOperation::Update(put));
         }
         parts

@@ -28,7 +28,13 @@ impl Probe {
         stream.set_nodelay(true)?;
         let mut probe = Self { stream, questions: 0 };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
-        let Welcome { .. } = probe.ask(&Hello { cluster, from: None, incarnation, to: None })?;
+        let Welcome { .. } = probe.ask(&Hello {
+            versions: kasha_wire::WireVersions::OURS,
+            cluster,
+            from: None,
+            incarnation,
+            to: None,
+        })?;
         Ok(probe)
     }
 

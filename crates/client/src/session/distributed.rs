@@ -45,17 +45,17 @@ fn for_each_part<'a>(
         }
         Update::MultiPut { pairs } => {
             for item in pairs.iter() {
-                each(table, PartOperation::Update(Update::Put { key: item.key, value: item.value }));
+                each(table, PartOperation::Update(Update::put(item.key, item.value)));
             }
             Form::MultiPut
         }
         Update::MultiDelete { keys } => {
-            keys.iter().for_each(|item| each(table, PartOperation::Update(Update::Delete { key: item.key })));
+            keys.iter().for_each(|item| each(table, PartOperation::Update(Update::delete(item.key))));
             Form::MultiDelete
         }
         Update::MultiIncrement { deltas } => {
             for item in deltas.iter() {
-                each(table, PartOperation::Update(Update::Increment { key: item.key, delta: item.delta }));
+                each(table, PartOperation::Update(Update::increment(item.key, item.delta)));
             }
             Form::MultiIncrement
         }

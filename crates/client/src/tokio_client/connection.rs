@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use kasha_types::{ClusterId, CoreId, Incarnation};
 use kasha_wire::link::Handshake;
 use kasha_wire::message::{Goodbye, Hello, Welcome};
 use kasha_wire::plain::{self, First};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message, WIRE_VERSION, WireVersion, WireVersions, frame};
 use rustix::net::sockopt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -103,8 +103,10 @@ pub(super) struct Dial {
 pub(super) struct Shared {
     /// Bytes that were handed over and are not written yet.
     queued: AtomicUsize,
-    /// The half to write to, once the handshake's first message is out.
+    /// The half to write to, once the handshake's first message is out and it is known which version is spoken.
     write: OnceLock<OwnedWriteHalf>,
+    /// Frames go in another version than they are made in: the task sees to that.
+    is_other_version: AtomicBool,
 }
 
 impl Shared {
@@ -122,7 +124,9 @@ impl Shared {
     /// writes the rest. If there is an error, the task meets it too, and reports it.
     pub(super) fn write_now(&self, bytes: &[u8]) -> usize {
         match self.write.get() {
-            Some(write) if self.queued() == 0 => write.try_write(bytes).unwrap_or(0),
+            Some(write) if self.queued() == 0 && !self.is_other_version.load(Ordering::Acquire) => {
+                write.try_write(bytes).unwrap_or(0)
+            }
             Some(_) | None => 0,
         }
     }
@@ -144,17 +148,19 @@ impl Dial {
         prepare(&stream);
         let (read, write) = stream.into_split();
         let events = self.events.clone();
+        let (agreed, version) = oneshot::channel();
         let reader = Reader { wanted: self.to, link: self.link, address, cluster: self.cluster, events };
         let hello = Hello {
+            versions: WireVersions::OURS,
             cluster: self.cluster.unwrap_or(ClusterId(0)),
             from: None,
             incarnation: Incarnation(0),
             to: self.to,
         };
-        let mut reading = std::pin::pin!(reader.run(read));
+        let mut reading = std::pin::pin!(reader.run(read, agreed));
         tokio::select! {
             ended = &mut reading => ended,
-            ended = write_queued(write, &hello, &mut self.output, &self.shared) => match ended {
+            ended = write_queued(write, (&hello, version), &mut self.output, &self.shared) => match ended {
                 Ok(()) => Ok(()),
                 // Whoever refuses us says why and closes, perhaps before we have written anything.
                 Err(error) => match timeout(LAST_WORDS, reading).await {
@@ -203,19 +209,32 @@ fn prepare(stream: &TcpStream) {
     }
 }
 
-/// Sends the handshake, and then writes what the driver could not write. Ends without an error when the driver drops
-/// the connection.
+/// Sends the handshake's first message and, once it is known which version is spoken, what the driver could not write. Ends
+/// without an error when the driver drops the connection.
 async fn write_queued(
     write: OwnedWriteHalf,
-    hello: &Hello,
+    (hello, version): (&Hello, oneshot::Receiver<WireVersion>),
     output: &mut mpsc::UnboundedReceiver<Vec<u8>>,
     shared: &Shared,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
+    frame::restamp(&mut bytes, WireVersion::HANDSHAKE);
     write_all(&write, &bytes).await?;
+    // If the reader has ended, there will be no version, and it says why.
+    let version = match WireVersions::OURS.only() {
+        Some(version) => version,
+        None => match version.await {
+            Ok(version) => version,
+            Err(_) => return std::future::pending().await,
+        },
+    };
+    shared.is_other_version.store(version != WIRE_VERSION, Ordering::Release);
     let write = shared.write.get_or_init(|| write);
-    while let Some(bytes) = output.recv().await {
+    while let Some(mut bytes) = output.recv().await {
+        if version != WIRE_VERSION {
+            frame::restamp(&mut bytes, version);
+        }
         write_all(write, &bytes).await?;
         shared.queued.fetch_sub(bytes.len(), Ordering::Release);
     }
@@ -248,16 +267,18 @@ struct Reader {
 }
 
 impl Reader {
-    async fn run(&self, mut read: OwnedReadHalf) -> Result<(), End> {
+    async fn run(&self, mut read: OwnedReadHalf, agreed: oneshot::Sender<WireVersion>) -> Result<(), End> {
         let mut buffer = Vec::with_capacity(READ_BYTES);
-        let who = timeout(WELCOME_TIMEOUT, self.greeted(&mut read, &mut buffer)).await.map_err(|_| {
+        let (who, version) = timeout(WELCOME_TIMEOUT, self.greeted(&mut read, &mut buffer)).await.map_err(|_| {
             "it does not answer a greeting: check that a Kasha node listens there, and that it is not overloaded (K0202)"
                 .to_owned()
         })??;
+        // Nobody waits for it if the other half has failed, which ends the connection.
+        let _ = agreed.send(version);
         self.tell(Event::Welcomed { link: self.link, who, address: self.address }).await?;
         loop {
             let mut whole = 0;
-            while let Some(Frame { kind, len, payload }) = cut(&buffer[whole..])? {
+            while let Some(Frame { kind, len, payload }) = cut(version, &buffer[whole..])? {
                 if Handshake::is_in(kind, payload) {
                     self.welcome(payload)?;
                 }
@@ -265,7 +286,10 @@ impl Reader {
             }
             if whole > 0 {
                 // Copying the whole frames costs less than a new buffer for every read.
-                let bytes = buffer[..whole].to_vec();
+                let mut bytes = buffer[..whole].to_vec();
+                if version != WIRE_VERSION {
+                    frame::restamp(&mut bytes, WIRE_VERSION);
+                }
                 buffer.drain(..whole);
                 buffer.shrink_to(READ_BYTES);
                 self.tell(Event::Frames { link: self.link, bytes }).await?;
@@ -278,14 +302,14 @@ impl Reader {
         self.events.send(event).await.map_err(|_| "the client has stopped".to_owned())
     }
 
-    /// Reads until the server has said who it is, and takes that from the buffer.
-    async fn greeted(&self, read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<Who, End> {
+    /// Reads until the server has said who it is and what it speaks, and takes that from the buffer.
+    async fn greeted(&self, read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<(Who, WireVersion), End> {
         loop {
             match plain::first(buffer) {
                 First::Said(why) => return Err(End { why, is_refused: true }),
                 First::Half => {}
                 First::Other => {
-                    if let Some(Frame { kind, len, payload }) = cut(buffer)? {
+                    if let Some(Frame { kind, len, payload }) = cut(WireVersion::HANDSHAKE, buffer)? {
                         let who = if Handshake::is_in(kind, payload) { self.welcome(payload)? } else { None };
                         let who = who.ok_or(
                             "it answered without a welcome: check that a Kasha node of this version listens there (K0202)"
@@ -301,16 +325,19 @@ impl Reader {
     }
 
     /// Who the server is, if this message is its welcome. A goodbye may come at any time.
-    fn welcome(&self, payload: &[u8]) -> Result<Option<Who>, String> {
+    fn welcome(&self, payload: &[u8]) -> Result<Option<(Who, WireVersion)>, String> {
         match Message::decode(payload) {
-            Ok(Handshake::Welcome(Welcome { cluster, core, .. })) => {
+            Ok(Handshake::Welcome(Welcome { version, cluster, core, .. })) => {
+                if !WireVersions::OURS.include(version) {
+                    return Err(format!("it wants to speak wire version {version}, which was not offered (K0206)"));
+                }
                 if self.cluster.is_some_and(|ours| ours != cluster) {
                     return Err(format!("it belongs to another cluster, {cluster}: check the address (K0203)"));
                 }
                 if self.wanted.is_some() && core != self.wanted {
                     return Err(SOMEBODY_ELSE.to_owned());
                 }
-                Ok(Some(core.map_or(Who::Coordinator, Who::Core)))
+                Ok(Some((core.map_or(Who::Coordinator, Who::Core), version)))
             }
             Ok(Handshake::Goodbye(Goodbye { reason })) => Err(reason),
             Ok(Handshake::Hello(_)) | Err(_) => Ok(None),
@@ -339,8 +366,10 @@ struct Frame<'a> {
 }
 
 /// The first frame, if it is whole.
-fn cut(bytes: &[u8]) -> Result<Option<Frame<'_>>, String> {
-    let Some(header) = FrameHeader::parse(bytes).map_err(|error| error.to_string())? else { return Ok(None) };
+fn cut(version: WireVersion, bytes: &[u8]) -> Result<Option<Frame<'_>>, String> {
+    let Some(header) = FrameHeader::parse_of(version, bytes).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
     let len = FRAME_HEADER_BYTES + header.payload_len;
     let Some(frame) = bytes.get(..len) else { return Ok(None) };
     let payload = header.check(frame).map_err(|error| error.to_string())?;
@@ -374,7 +403,12 @@ mod tests {
             events,
         };
         tokio::spawn(dial.run());
-        let _peer = listener.accept().await.expect("it is dialled");
+        let (peer, _) = listener.accept().await.expect("it is dialled");
+        let mut bytes = Vec::new();
+        let cluster = ClusterId(1);
+        Welcome { version: WIRE_VERSION, cluster, core: None, incarnation: Incarnation(1) }.encode(&mut bytes);
+        peer.writable().await.expect("a socket");
+        assert_eq!(peer.try_write(&bytes).expect("it takes a frame"), bytes.len());
         let stream: &TcpStream = loop {
             match shared.write.get() {
                 Some(write) => break write.as_ref(),

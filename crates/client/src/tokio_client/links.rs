@@ -370,7 +370,8 @@ mod tests {
                     Who::Coordinator => None,
                 };
                 let mut bytes = Vec::new();
-                Welcome { cluster: ClusterId(1), core, incarnation: Incarnation(1) }.encode(&mut bytes);
+                Welcome { version: kasha_wire::WIRE_VERSION, cluster: ClusterId(1), core, incarnation: Incarnation(1) }
+                    .encode(&mut bytes);
                 stream.write_all(&bytes).await.expect("a socket");
                 kept.push(stream);
             }

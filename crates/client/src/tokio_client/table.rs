@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_wire::operation::{Bounds, ItemsBuffer, OwnedOperation};
+use kasha_wire::operation::{Bounds, Condition, ItemsBuffer, OwnedOperation, Terms};
 use kasha_wire::{DecodeError, Outcome, Read, Update};
 
 use super::driver::{Ask, Options};
 use super::values::{
-    Convert, appended_of, bounded_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of,
-    version_of,
+    Convert, appended_of, bounded_of, conditional, counter_of, deleted_of, exchanged_of, exists_of, found, replaced_of,
+    taken_of, value_of, version_of,
 };
 use super::{Answer, Client, Error};
 use crate::session::{Completion, TimeToLive, WhyFailed, WhyNot};
@@ -122,6 +122,15 @@ pub struct Replaced {
     pub version: u64,
     /// The old value, if there was one.
     pub old: Option<Value>,
+}
+
+/// The result of an update that replaces a value if a condition holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exchanged {
+    /// The condition held: the new version, and the old value.
+    Done(Replaced),
+    /// The condition did not hold, and nothing changed. What the key has, if it has a value.
+    Failed(Option<Value>),
 }
 
 /// The result of an update with a condition.
@@ -235,7 +244,7 @@ impl Table {
 
     /// Sets the key. Returns its new version.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<u64> {
-        self.update(&Update::Put { key: key.as_ref(), value: value.as_ref() }, version_of)
+        self.update(&Update::put(key.as_ref(), value.as_ref()), version_of)
     }
 
     /// Sets the key if it has this version.
@@ -245,32 +254,33 @@ impl Table {
         version: u64,
         value: impl AsRef<[u8]>,
     ) -> UpdateCall<Conditional> {
-        self.update(&Update::PutIfVersion { key: key.as_ref(), version, value: value.as_ref() }, conditional)
+        self.update(&Update::put_if(key.as_ref(), Condition::Version(version), value.as_ref()), conditional)
     }
 
     /// Sets the key if it has no value.
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Conditional> {
-        self.update(&Update::PutIfAbsent { key: key.as_ref(), value: value.as_ref() }, conditional)
+        self.update(&Update::put_if(key.as_ref(), Condition::ABSENT, value.as_ref()), conditional)
     }
 
     /// Deletes the key. Returns the version that was deleted.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<u64>> {
-        self.update(&Update::Delete { key: key.as_ref() }, deleted_of)
+        self.update(&Update::delete(key.as_ref()), deleted_of)
     }
 
     /// Deletes the key if it has this version.
     pub fn delete_if_version(&self, key: impl AsRef<[u8]>, version: u64) -> UpdateCall<Conditional> {
-        self.update(&Update::DeleteIfVersion { key: key.as_ref(), version }, conditional)
+        self.update(&Update::delete_if(key.as_ref(), Condition::Version(version)), conditional)
     }
 
-    /// Sets the key. Returns the old value, whatever its size.
+    /// Sets the key. Returns the old value, whatever its size. With [`UpdateCall::only_if`] and `expires_in` that is Redis' `SET` with
+    /// `NX`, `GET` and `PX` at once.
     pub fn get_and_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Replaced> {
-        self.update(&Update::GetAndPut { key: key.as_ref(), value: value.as_ref() }, replaced_of)
+        self.update(&Update::get_and_put(key.as_ref(), value.as_ref()), replaced_of)
     }
 
     /// Deletes the key. Returns the value that was deleted, whatever its size.
     pub fn get_and_delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<Value>> {
-        self.update(&Update::GetAndDelete { key: key.as_ref() }, found)
+        self.update(&Update::get_and_delete(key.as_ref()), taken_of)
     }
 
     /// Sets the key if it has exactly the expected value.
@@ -281,18 +291,18 @@ impl Table {
         value: impl AsRef<[u8]>,
     ) -> UpdateCall<Conditional> {
         let (key, expected, value) = (key.as_ref(), expected.as_ref(), value.as_ref());
-        self.update(&Update::CompareAndPut { key, expected, value }, conditional)
+        self.update(&Update::put_if(key, Condition::Value(expected), value), conditional)
     }
 
     /// Adds to the decimal number in the key; a missing key counts as 0. [`UpdateCall::at_most`] and [`UpdateCall::at_least`] say where
     /// it must not lead.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
-        self.update(&Update::Increment { key: key.as_ref(), delta }, counter_of)
+        self.update(&Update::increment(key.as_ref(), delta), counter_of)
     }
 
     /// Appends to the key's value; a missing key counts as empty.
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Appended> {
-        self.update(&Update::Append { key: key.as_ref(), value: value.as_ref() }, appended_of)
+        self.update(&Update::append(key.as_ref(), value.as_ref()), appended_of)
     }
 
     /// Sets several keys together, of whatever shards. Returns their versions.
@@ -379,27 +389,68 @@ fn checked<I>(
 }
 
 impl<T> UpdateCall<T> {
-    /// The same increment with other bounds.
-    fn within(self, bounds: impl FnOnce(Bounds) -> Option<Bounds>) -> UpdateCall<Bounded> {
+    /// The same call with another update.
+    pub(super) fn changed<U>(
+        self,
+        convert: Convert<U>,
+        change: impl for<'a> FnOnce(Update<'a>) -> Result<Update<'a>, WhyNot>,
+    ) -> UpdateCall<U> {
         let Self { table, operation, options, convert: _ } = self;
         let operation = operation.and_then(|operation| {
-            let (key, delta, before) = match operation.update() {
-                Some(Update::Increment { key, delta }) => (key, delta, Bounds::NONE),
-                Some(
-                    Update::IncrementWithin { key, delta, bounds }
-                    | Update::IncrementExpiring { key, delta, bounds, .. },
-                ) => (key, delta, bounds),
-                other => unreachable!("{other:?} is no increment"),
-            };
-            let bounds = bounds(before).ok_or(WhyNot::Bounds)?;
-            Ok(OwnedOperation::from(&match operation.update() {
-                Some(Update::IncrementExpiring { lifetime, .. }) => {
-                    Update::IncrementExpiring { key, delta, bounds, lifetime }
-                }
-                _ => Update::IncrementWithin { key, delta, bounds },
-            }))
+            let update = operation.update().expect("an update's call has one");
+            Ok(OwnedOperation::from(&change(update)?))
         });
-        UpdateCall { table, operation, options, convert: bounded_of }
+        UpdateCall { table, operation, options, convert }
+    }
+
+    /// The same increment with other bounds.
+    fn within(self, bounds: impl FnOnce(Bounds) -> Option<Bounds>) -> UpdateCall<Bounded> {
+        self.changed(bounded_of, |mut update| {
+            let Update::Increment { bounds: of_update, .. } = &mut update else {
+                unreachable!("{update} is no increment")
+            };
+            *of_update = bounds(*of_update).ok_or(WhyNot::Bounds)?;
+            Ok(update)
+        })
+    }
+
+    /// The same change of one key, if that is so.
+    fn conditional<U>(self, condition: Condition<'_>, convert: Convert<U>) -> UpdateCall<U> {
+        let Self { table, operation, options, convert: _ } = self;
+        let operation = operation.and_then(|operation| {
+            let update = operation.update().expect("an update's call has one");
+            let terms = Terms::only_if(condition).answering(update.terms().answer);
+            Ok(update.with_terms(terms).to_owned_within_limits()?)
+        });
+        UpdateCall { table, operation, options, convert }
+    }
+}
+
+impl UpdateCall<u64> {
+    /// The put is made only if this is so: the outcome says whether.
+    pub fn only_if(self, condition: Condition<'_>) -> UpdateCall<Conditional> {
+        self.conditional(condition, conditional)
+    }
+}
+
+impl UpdateCall<Replaced> {
+    /// The put is made only if this is so. If it is not, the outcome tells what the key has instead.
+    ///
+    /// ```no_run
+    /// # async fn example(table: kasha_client::Table) -> Result<(), kasha_client::Error> {
+    /// use kasha_client::{Condition, Exchanged};
+    ///
+    /// // Whoever asks first is the leader for ten seconds; the others learn who is.
+    /// let ten_seconds = std::time::Duration::from_secs(10);
+    /// match table.get_and_put("leader", "node-3").only_if(Condition::ABSENT).expires_in(ten_seconds).await? {
+    ///     Exchanged::Done(_) => println!("we lead"),
+    ///     Exchanged::Failed(leader) => println!("led by {:?}", leader.as_ref().and_then(|value| value.as_str())),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only_if(self, condition: Condition<'_>) -> UpdateCall<Exchanged> {
+        self.conditional(condition, exchanged_of)
     }
 }
 
@@ -490,7 +541,7 @@ impl<T: Send + 'static> IntoFuture for UpdateCall<T> {
         Box::pin(async move {
             let Self { table, operation, options, convert } = self;
             let operation = operation.map_err(Error::NotExecuted)?;
-            let shape = operation.row().shape;
+            let shape = operation.shape();
             match table.client.call(Ask::Update { table: table.id, operation, options }, Some(shape)).await? {
                 Completion::Executed { result, .. } => value_of(shape, &result, convert),
                 other => unreachable!("{other:?} of an update"),
@@ -507,7 +558,7 @@ impl<T: Send + 'static> IntoFuture for ReadCall<T> {
         Box::pin(async move {
             let Self { table, operation, deadline, convert } = self;
             let operation = operation.map_err(|why| Error::Failed(WhyFailed::NotPossible(why)))?;
-            let shape = operation.row().shape;
+            let shape = operation.shape();
             let ask = Ask::Read { table: table.id, operation, deadline };
             match (table.client.call(ask, Some(shape)).await?, convert) {
                 (Completion::Read { result }, ConvertRead::Of(convert)) => value_of(shape, &result, convert),

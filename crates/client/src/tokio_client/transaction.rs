@@ -3,10 +3,12 @@
 use std::ops::{Bound, RangeBounds};
 
 use kasha_types::TableId;
-use kasha_wire::operation::{Bounds, Check, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, Condition, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
-use super::values::{Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, version_of};
+use super::values::{
+    Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, taken_of, version_of,
+};
 use super::{Appended, Client, Counter, Replaced, Table, UpdateCall, Value};
 use crate::session::WhyNot;
 
@@ -116,13 +118,17 @@ impl Transaction {
     /// Demands that the key has this version.
     pub fn check_version(&mut self, table: &Table, key: impl AsRef<[u8]>, version: u64) {
         let key = key.as_ref();
-        self.push(table, &PartOperation::Check(Check::HasVersion { key, version }), version_of);
+        self.push(
+            table,
+            &PartOperation::Check(Check::Meets { key, condition: Condition::Version(version) }),
+            version_of,
+        );
     }
 
     /// Demands that the key has exactly this value. The result is the key's version.
     pub fn check_value(&mut self, table: &Table, key: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) -> PartId<u64> {
         let (key, expected) = (key.as_ref(), expected.as_ref());
-        self.push(table, &PartOperation::Check(Check::HasValue { key, expected }), version_of)
+        self.push(table, &PartOperation::Check(Check::Meets { key, condition: Condition::Value(expected) }), version_of)
     }
 
     /// Demands that the key has no value.
@@ -145,19 +151,19 @@ impl Transaction {
     /// Sets the key. The result is its new version.
     pub fn put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<u64> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, Update::Put { key, value }, version_of)
+        self.update(table, Update::put(key, value), version_of)
     }
 
     /// Deletes the key. The result is the version that was deleted; that there was none is no failure.
     pub fn delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<u64>> {
         let key = key.as_ref();
-        self.update(table, Update::Delete { key }, deleted_of)
+        self.update(table, Update::delete(key), deleted_of)
     }
 
     /// Adds to the decimal number in the key; a missing key counts as 0.
     pub fn increment(&mut self, table: &Table, key: impl AsRef<[u8]>, delta: i64) -> PartId<Counter> {
         let key = key.as_ref();
-        self.update(table, Update::Increment { key, delta }, counter_of)
+        self.update(table, Update::increment(key, delta), counter_of)
     }
 
     /// The same, if the sum is in this range: if not, the transaction is not committed ([`WhyPartFailed::OutOfBounds`]). An increment
@@ -174,25 +180,25 @@ impl Transaction {
             self.is_wrong(WhyNot::Bounds);
             Bounds::NONE
         });
-        self.update(table, Update::IncrementWithin { key, delta, bounds }, counter_of)
+        self.update(table, Update::increment_within(key, delta, bounds), counter_of)
     }
 
     /// Appends to the key's value; a missing key counts as empty.
     pub fn append(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Appended> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, Update::Append { key, value }, appended_of)
+        self.update(table, Update::append(key, value), appended_of)
     }
 
     /// Sets the key. The result has the old value.
     pub fn get_and_put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Replaced> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, Update::GetAndPut { key, value }, replaced_of)
+        self.update(table, Update::get_and_put(key, value), replaced_of)
     }
 
     /// Deletes the key. The result is the value that was deleted.
     pub fn get_and_delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<Value>> {
         let key = key.as_ref();
-        self.update(table, Update::GetAndDelete { key }, found)
+        self.update(table, Update::get_and_delete(key), taken_of)
     }
 
     /// The transaction as one call, which takes the same options as every update, and is made when it is awaited.

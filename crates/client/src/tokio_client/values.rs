@@ -3,7 +3,7 @@
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Outcome};
 
-use super::{Appended, Bounded, Conditional, Counter, Error, Rejection, Replaced, Value};
+use super::{Appended, Bounded, Conditional, Counter, Error, Exchanged, Rejection, Replaced, Value};
 
 pub(super) type Convert<T> = fn(Outcome) -> Option<T>;
 
@@ -60,6 +60,21 @@ pub(super) fn replaced_of(outcome: Outcome) -> Option<Replaced> {
             Some(Replaced { version, old: old.map(|(version, bytes)| Value { version, bytes }) })
         }
         _ => None,
+    }
+}
+
+pub(super) fn exchanged_of(outcome: Outcome) -> Option<Exchanged> {
+    match outcome {
+        Outcome::NotReplaced(found) => Some(Exchanged::Failed(found.map(|(version, bytes)| Value { version, bytes }))),
+        outcome => replaced_of(outcome).map(Exchanged::Done),
+    }
+}
+
+/// What was deleted.
+pub(super) fn taken_of(outcome: Outcome) -> Option<Option<Value>> {
+    match outcome {
+        Outcome::NotFound => Some(None),
+        outcome => replaced_of(outcome).map(|replaced| replaced.old),
     }
 }
 

@@ -218,7 +218,7 @@ impl Net {
 
     /// A put of a key of shard 0.
     pub(crate) fn put(&mut self) -> CallId {
-        self.update(&Update::Put { key: b"a-low-slot-", value: b"v" }, &CallOptions::default())
+        self.update(&Update::put(b"a-low-slot-", b"v"), &CallOptions::default())
     }
 
     pub(crate) fn update(&mut self, update: &Update<'_>, options: &CallOptions<'_>) -> CallId {

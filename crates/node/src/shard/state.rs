@@ -221,7 +221,7 @@ mod tests {
             group.commit();
             log.kill_all(&mut dead);
         };
-        update(&mut log, &mut state, &Update::Put { key: b"k", value: b"v" });
+        update(&mut log, &mut state, &Update::put(b"k", b"v"));
         while log.segments().count() < 2 {
             let mut group = log.begin(Epoch(1), 1024, Purpose::Own).expect("room");
             group.entry(EntryKind::EpochStart, 900);
@@ -241,7 +241,7 @@ mod tests {
             while state.go_on(&mut log, &mut dead, 1).is_some() {}
             state.store.stats().objects
         };
-        update(&mut log, &mut state, &Update::Delete { key: b"k" });
+        update(&mut log, &mut state, &Update::delete(b"k"));
         assert_eq!(replayed(&log), 1);
         let mut group = log.begin(Epoch(1), 64, Purpose::Own).expect("room");
         group.segment_freed(SegmentId(0));
@@ -256,7 +256,7 @@ mod tests {
         for &(table, count) in keys {
             for number in 0..count {
                 let key = number.to_le_bytes();
-                let put = Update::Put { key: &key, value: b"v" };
+                let put = Update::put(&key, b"v");
                 let mut draft = state.store.draft(&log, (TableId(table), ClusterTime(0)), &put, SpareDraft::default());
                 let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
                 state.store.write(&mut group, &mut draft, &mut Vec::new());

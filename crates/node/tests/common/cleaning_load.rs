@@ -72,8 +72,7 @@ pub fn start(node: usize, files: Files, process: u64, boot: u128) -> Core {
 /// What an update that was answered did.
 fn follow(state: &mut State, update: &Update<'_>, outcome: Outcome) {
     match (update, outcome) {
-        (Update::Put { key, value }, Outcome::Version(version))
-        | (Update::GetAndPut { key, value }, Outcome::Replaced(version, _)) => {
+        (Update::Put { key, value, .. }, Outcome::Version(version) | Outcome::Replaced(version, _)) => {
             state.insert(key.to_vec(), (version, value.to_vec()));
         }
         (Update::Increment { key, .. }, Outcome::Number(number, version)) => {
@@ -84,7 +83,7 @@ fn follow(state: &mut State, update: &Update<'_>, outcome: Outcome) {
                 state.insert(pair.key.to_vec(), (version, pair.value.to_vec()));
             }
         }
-        (Update::Delete { key }, Outcome::Version(_)) => assert!(state.remove(*key).is_some()),
+        (Update::Delete { key, .. }, Outcome::Version(_)) => assert!(state.remove(*key).is_some()),
         (Update::Transaction { parts }, Outcome::Parts(outcomes)) => {
             for (part, outcome) in parts.iter().zip(outcomes) {
                 let PartOperation::Update(update) = part.operation else { panic!("{part:?}") };
@@ -176,7 +175,7 @@ impl Run {
         note_steps(&mut self.cluster, steps);
         let heard = at_once.or_else(|| heard_by(&mut self.cluster, client, |cluster| note_steps(cluster, steps)));
         let Some(Heard::Answer { synced: true, result }) = heard else { panic!("{client} {sequence}: {heard:?}") };
-        let shape = Update::row_of(update.code()).expect("a row").shape;
+        let shape = update.shape();
         let mut state = self.states.last().expect("the first").clone();
         follow(&mut state, update, Outcome::decode(shape, &result).expect("a result"));
         self.keys.extend(state.keys().cloned());
@@ -192,7 +191,7 @@ impl Run {
     /// One entry of each kind that lives, in the first segments.
     fn begin(&mut self) {
         let counter = key("n");
-        let increment = Update::Increment { key: &counter, delta: 1 };
+        let increment = Update::increment(&counter, 1);
         self.call(EXPIRED, None, &increment);
         // So little of their segment is dead that it stays, and the tombstones are needed for as long.
         for (names, bytes) in [(0..4, 550), (4..5, 700)] {
@@ -213,13 +212,13 @@ impl Run {
         self.call(KEEPING, Some(b"order"), &increment);
         for number in 0..4 {
             self.call(KEEPING, None, &increment);
-            self.call(DELETING, None, &Update::Delete { key: &key(&format!("doomed {number}")) });
-            self.call(DELETING, None, &Update::GetAndPut { key: &key("swapped"), value: &[number; 50] });
+            self.call(DELETING, None, &Update::delete(&key(&format!("doomed {number}"))));
+            self.call(DELETING, None, &Update::get_and_put(&key("swapped"), &[number; 50]));
         }
         let (left, right) = (key("left"), key("right"));
         let mut parts = PartsBuffer::default();
         for key in [&left, &right] {
-            parts.push(TABLE, &PartOperation::Update(Update::Increment { key, delta: 1 }));
+            parts.push(TABLE, &PartOperation::Update(Update::increment(key, 1)));
         }
         self.call(KEEPING, None, &Update::Transaction { parts: parts.as_parts() });
     }
@@ -233,7 +232,7 @@ impl Run {
         while !(0..members).all(|node| is_clean(self, node)) {
             let number = self.calls.len();
             let name = if number.is_multiple_of(3) { format!("own {}", number % 45) } else { "the same".to_owned() };
-            self.call(FILLING, None, &Update::Put { key: &key(&name), value: &[number as u8; 400] });
+            self.call(FILLING, None, &Update::put(&key(&name), &[number as u8; 400]));
             assert!(number < CALLS_MAX, "no segment is cleaned");
         }
     }

@@ -29,7 +29,7 @@ impl Filler {
         let own = format!("own {}", self.sequence);
         let key = if self.sequence.is_multiple_of(4) { own.as_bytes() } else { b"the same" };
         let value = if self.sequence.is_multiple_of(4) { &b"v"[..] } else { &self.large };
-        cluster.update((9, self.sequence), LIST, &Update::Put { key, value });
+        cluster.update((9, self.sequence), LIST, &Update::put(key, value));
     }
 }
 
@@ -74,7 +74,7 @@ pub fn a_witness_keeps_one_of_two_under_one_operation_key() {
 pub fn the_copy_of_a_floor_forgets_nobody() {
     let shorter = |head: &mut BodyHead| head.lease_expiry = ClusterTime(150_000);
     let renewed = |head: &mut BodyHead| head.lease_expiry = ClusterTime(900_000);
-    let increment = Update::Increment { key: b"a", delta: 1 };
+    let increment = Update::increment(b"a", 1);
     let first = Core::body_with((1, 1), 1, None, &increment, shorter);
     let second = Core::body_with((1, 2), 1, None, &increment, renewed);
     let (mut cluster, mut filler) = about_to_clean(&first);
@@ -112,12 +112,12 @@ pub fn a_damaged_segment_stops_its_node() {
     let mut core = Core::serving_with(64 << 20);
     let filler = vec![b'x'; 50_000];
     let mut sequence = 1;
-    core.update((1, sequence), sequence, &Update::Put { key: b"cold", value: &filler });
+    core.update((1, sequence), sequence, &Update::put(b"cold", &filler));
     assert!(core.node.flip_log_bit(SHARD, 300, 4), "that is in the log");
     for number in 0..4_000_u32 {
         sequence += 1;
         let key = if number % 8 == 0 { format!("cold {number}") } else { format!("k{}", number % 7) };
-        let _ = core.update((1, sequence), sequence, &Update::Put { key: key.as_bytes(), value: &filler });
+        let _ = core.update((1, sequence), sequence, &Update::put(key.as_bytes(), &filler));
         core.tick(5);
         if let Some(why) = &core.shell.stopped {
             return assert!(why.contains("K0115"), "{why}");

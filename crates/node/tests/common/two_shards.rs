@@ -135,7 +135,7 @@ pub fn record(cluster: &mut Cluster, body: &[u8]) {
 }
 
 pub fn put(key: &[u8]) -> PartOperation<'_> {
-    PartOperation::Update(Update::Put { key, value: b"v" })
+    PartOperation::Update(Update::put(key, b"v"))
 }
 
 /// A transaction has been executed already, and a ceiling is logged.

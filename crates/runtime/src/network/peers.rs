@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
-use kasha_wire::Message;
 use mio::net::TcpStream;
 
 use super::Network;
@@ -135,7 +134,7 @@ impl Network {
         };
         self.peers.get_mut(&to).expect("looked up above").connection = Some(id);
         let hello = handshake::hello(&self.identity, to);
-        hello.encode(self.table.get(id).expect("just inserted").output.tail());
+        self.table.get(id).expect("just inserted").say(&hello);
         self.mark_dirty(id);
         Some(id)
     }

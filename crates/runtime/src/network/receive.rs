@@ -141,6 +141,11 @@ impl Network {
         };
         let half = cutter.holds_bytes();
         if let Some(connection) = self.table.get(id) {
+            if let (Cutting::Frames(cutter), Phase::Up, Some(version)) =
+                (&mut cutter, connection.phase, connection.version)
+            {
+                cutter.speak(version);
+            }
             connection.cutter = cutter;
         }
         match fed {
@@ -212,17 +217,7 @@ impl Network {
                 Verdict::Stop
             }
             (Phase::Greeting, Role::Accepted) => self.greet(id, now, kind, payload),
-            (Phase::Greeting, Role::Dialled(peer)) => {
-                if let Err(why) = handshake::judge_welcome(&self.identity, peer, kind, payload) {
-                    self.tell_wrong_peer(peer, &why);
-                    self.stats.refused += 1;
-                    self.drop_connection(now, id);
-                    return Verdict::Stop;
-                }
-                connection.phase = Phase::Up;
-                self.reached(peer);
-                Verdict::Continue
-            }
+            (Phase::Greeting, Role::Dialled(peer)) => self.welcomed(id, now, peer, (kind, payload)),
             (Phase::Closing { .. }, _) => Verdict::Stop,
         }
     }
@@ -257,18 +252,38 @@ impl Network {
 
     fn answer(&mut self, id: ConnId, message: &impl Message) {
         let connection = self.table.get(id).expect("its frame is being handled");
-        message.encode(connection.output.tail());
+        connection.say(message);
         self.mark_dirty(id);
+    }
+
+    /// The first frame from a peer that we dialled. Pauses: what comes behind it is of the version that it names.
+    fn welcomed(&mut self, id: ConnId, now: Tick, peer: Endpoint, (kind, payload): (u8, &[u8])) -> Verdict {
+        match handshake::judge_welcome(&self.identity, peer, kind, payload) {
+            Ok(version) => {
+                let connection = self.table.get(id).expect("its frame is being handled");
+                (connection.phase, connection.version) = (Phase::Up, Some(version));
+                connection.output.release(version);
+                self.mark_dirty(id);
+                self.reached(peer);
+                Verdict::Pause
+            }
+            Err(why) => {
+                self.tell_wrong_peer(peer, &why);
+                self.stats.refused += 1;
+                self.drop_connection(now, id);
+                Verdict::Stop
+            }
+        }
     }
 
     fn greet(&mut self, id: ConnId, now: Tick, kind: u8, payload: &[u8]) -> Verdict {
         match handshake::answer_hello(&self.identity, kind, payload) {
             Ok(welcome) => {
-                let connection = self.table.get(id).expect("its frame is being handled");
-                connection.phase = Phase::Up;
-                connection.moved = now;
                 self.answer(id, &welcome);
-                Verdict::Continue
+                let connection = self.table.get(id).expect("its frame is being handled");
+                (connection.phase, connection.version) = (Phase::Up, Some(welcome.version));
+                connection.moved = now;
+                Verdict::Pause
             }
             Err(reason) => {
                 self.stats.refused += 1;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use kasha_types::{ConnId, Tick};
 use kasha_wire::plain::{self, First};
-use kasha_wire::{FrameError, FrameHeader, WIRE_VERSION};
+use kasha_wire::{FrameError, FrameHeader, WIRE_VERSION, WireVersion};
 
 use super::Network;
 use crate::connection::{Phase, Role};
@@ -19,7 +19,8 @@ const LOOKED_AT: usize = 1024;
 /// What a stranger seems to speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Speech {
-    OtherVersion(u8),
+    /// A frame of a version whose handshake is another one.
+    OtherVersion(WireVersion),
     Http,
     Redis,
     Tls,
@@ -31,10 +32,10 @@ pub(super) enum Speech {
 impl Speech {
     /// Judges the first bytes of a connection. `None`: they may be a frame's.
     pub(super) fn of(first: &[u8]) -> Option<Self> {
-        match FrameHeader::parse(first) {
+        match FrameHeader::parse_of(WireVersion::HANDSHAKE, first) {
             Ok(None) if !FrameHeader::may_begin(first) => {}
             Ok(_) | Err(FrameError::TooLarge(_) | FrameError::Checksum) => return None,
-            Err(FrameError::Version(version)) => return Some(Self::OtherVersion(version)),
+            Err(FrameError::Version { found, .. }) => return Some(Self::OtherVersion(found)),
             Err(FrameError::Magic) => {}
         }
         const METHODS: [&[u8]; 10] =
@@ -193,6 +194,7 @@ mod tests {
         let mut hello = Vec::new();
         kasha_wire::Message::encode(
             &kasha_wire::message::Hello {
+                versions: kasha_wire::WireVersions::OURS,
                 cluster: kasha_types::ClusterId(1),
                 from: None,
                 incarnation: kasha_types::Incarnation(0),
@@ -203,8 +205,8 @@ mod tests {
         for len in 0..=hello.len() {
             assert_eq!(Speech::of(&hello[..len]), None, "{len}");
         }
-        hello[10] = WIRE_VERSION + 1;
-        assert_eq!(Speech::of(&hello), Some(Speech::OtherVersion(WIRE_VERSION + 1)));
-        assert!(Speech::OtherVersion(1).answer().starts_with("KASHA "));
+        hello[10] -= 1;
+        assert_eq!(Speech::of(&hello), Some(Speech::OtherVersion(WireVersion(WIRE_VERSION.0 - 1))));
+        assert!(Speech::OtherVersion(WireVersion(1)).answer().starts_with("KASHA "));
     }
 }

@@ -18,6 +18,7 @@ use kasha_types::{
     ClusterId, CoreId, Epoch, Incarnation, LocalPosition, LogEnd, LogPosition, LogSlice, NodeId, SegmentId, ShardId,
     Tick,
 };
+use kasha_wire::WireVersions;
 use kasha_wire::frame::{begin, end};
 use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, message};
 
@@ -191,7 +192,12 @@ pub struct Server {
 }
 
 pub fn server_identity() -> Identity {
-    Identity { cluster: ClusterCell::new(CLUSTER), core: Some(CORE), incarnation: Incarnation(1) }
+    Identity {
+        cluster: ClusterCell::new(CLUSTER),
+        core: Some(CORE),
+        incarnation: Incarnation(1),
+        versions: WireVersions::OURS,
+    }
 }
 
 impl Server {
@@ -314,7 +320,8 @@ impl Raw {
 
 pub fn hello(cluster: ClusterId, to: Option<CoreId>) -> Vec<u8> {
     let mut out = Vec::new();
-    message::Hello { cluster, from: None, incarnation: Incarnation(0), to }.encode(&mut out);
+    message::Hello { versions: WireVersions::OURS, cluster, from: None, incarnation: Incarnation(0), to }
+        .encode(&mut out);
     out
 }
 

@@ -141,7 +141,7 @@ mod tests {
             table: TableId(1),
         };
         let mut bytes = Vec::new();
-        Body::encode(&head, None, &Update::Delete { key: b"k" }, &mut bytes);
+        Body::encode(&head, None, &Update::delete(b"k"), &mut bytes);
         watch.on_body(&Body::decode(&bytes).expect("a body"));
         watch.take_violations().len()
     }

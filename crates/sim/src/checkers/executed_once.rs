@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::slot_of;
-use kasha_wire::operation::Item;
+use kasha_wire::operation::{Item, Terms};
 use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
@@ -48,7 +48,7 @@ pub fn check(history: &History) -> Vec<String> {
     for (action, told) in updates {
         let Some(update) = action.update() else { continue };
         match update {
-            Update::Increment { key, delta } | Update::IncrementWithin { key, delta, .. } => {
+            Update::Increment { key, delta, terms: Terms::NONE, .. } => {
                 let number = match told {
                     Told::Executed { outcome: Outcome::Number(value, _), .. } => Some(*value),
                     Told::Executed { .. } | Told::NotExecuted => continue,
@@ -66,7 +66,7 @@ pub fn check(history: &History) -> Vec<String> {
                     count(counters.entry(key).or_default(), delta, number);
                 }
             }
-            Update::Append { key, value: token } => {
+            Update::Append { key, value: token, terms: Terms::NONE, .. } => {
                 let entry = tokens.entry(key).or_default();
                 entry.mixed |= !token.ends_with(&[TOKEN_END]);
                 match told {
@@ -220,7 +220,7 @@ type Runs<'h> = (BTreeSet<(u64, &'h [u8])>, i64);
 fn check_expiring(history: &History, last: &BTreeMap<Key, Vec<u8>>, violations: &mut Vec<String>) {
     let mut runs: BTreeMap<&[u8], Runs<'_>> = BTreeMap::new();
     for operation in history.operations().iter().filter(|operation| operation.expiring) {
-        let (Some(Update::Increment { key, delta: 1 }), Some(group)) = (operation.action.update(), operation.group)
+        let (Some(Update::Increment { key, delta: 1, .. }), Some(group)) = (operation.action.update(), operation.group)
         else {
             continue;
         };
@@ -292,7 +292,7 @@ mod tests {
     fn append(token: &str, told: bool) -> (Action, Option<u64>, Told) {
         let outcome = Outcome::Length(1, 1);
         let told = if told { Told::Executed { outcome, bytes: Vec::new() } } else { Told::Unknown };
-        (Update::Append { key: b"k", value: token.as_bytes() }.into(), None, told)
+        (Update::append(b"k", token.as_bytes()).into(), None, told)
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
     fn an_operation_key_runs_one_action() {
         let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
         let (increment, _, told) = increment(Some(1));
-        let other = Action::from(Update::Increment { key: b"k", delta: 2 });
+        let other = Action::from(Update::increment(b"k", 2));
         let ran = (increment.clone(), Some(9), told);
         let refused = (other.clone(), Some(9), mismatch.clone());
         assert!(run(&[ran.clone(), refused.clone()], "1").is_empty());
@@ -341,7 +341,7 @@ mod tests {
         let ran_too = (other, Some(9), Told::Executed { outcome, bytes: vec![0] });
         assert_eq!(run(&[ran.clone(), ran_too], "3").len(), 1);
         // Another first key: another operation, which nobody has used.
-        let elsewhere = Action::from(Update::Append { key: b"l", value: b"x;" });
+        let elsewhere = Action::from(Update::append(b"l", b"x;"));
         let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
         assert_eq!(run(&[ran, (elsewhere, Some(9), mismatch)], "1").len(), 1);
     }

@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::{Part, Told as KeyTold, parts, split};
-use kasha_wire::Update;
 use kasha_wire::outcome::{Outcome, Shape};
 
 use crate::checkers::key_state::{KeyState, printable};
@@ -36,15 +35,7 @@ struct KeyOperation<'h> {
 
 /// Whether an operation may give its key's value an end.
 fn gives_end(part: &Part<'_>) -> bool {
-    matches!(
-        part,
-        Part::Update(
-            Update::PutExpiring { .. }
-                | Update::PutIfAbsentExpiring { .. }
-                | Update::IncrementExpiring { .. }
-                | Update::Expire { .. }
-        )
-    )
+    matches!(part, Part::Update(update) if update.has_lifetime())
 }
 
 impl Step for KeyOperation<'_> {
@@ -218,6 +209,9 @@ fn add<'h>(
 
 #[cfg(test)]
 mod tests {
+    use kasha_wire::Update;
+    use kasha_wire::operation::Condition;
+
     use super::*;
 
     fn done(outcome: Outcome) -> Told {
@@ -301,7 +295,7 @@ mod tests {
     fn versions_only_grow() {
         let again = [(put("a"), 0, 1, done(Outcome::Version(5))), (put("b"), 2, 3, done(Outcome::Version(5)))];
         assert!(!is_fine(&again));
-        let delete = (Action::from(Update::Delete { key: b"k" }), 2, 3, done(Outcome::Version(5)));
+        let delete = (Action::from(Update::delete(b"k")), 2, 3, done(Outcome::Version(5)));
         let first = again[0].clone();
         assert!(!is_fine(&[first.clone(), delete.clone(), (put("c"), 4, 5, done(Outcome::Version(1)))]));
         assert!(is_fine(&[first, delete, (put("c"), 4, 5, done(Outcome::Version(7)))]));
@@ -310,14 +304,14 @@ mod tests {
     #[test]
     fn a_value_that_ends_does_so_once_and_for_good() {
         let lifetime = kasha_wire::operation::Lifetime::from_millis(5).expect("not 0");
-        let put = Action::from(Update::PutExpiring { key: b"k", lifetime, value: b"a" });
+        let put = Action::from(Update::put_expiring(b"k", lifetime, b"a"));
         let first = (put, 0, 1, done(Outcome::Version(1)));
         let read = |asked, told| (get(), asked, asked + 1, told);
         let (there, gone) = (|at| read(at, value(1, "a")), |at| read(at, done(Outcome::NotFound)));
         assert!(is_fine(&[first.clone(), there(2), gone(4), gone(6)]));
         assert!(is_fine(&[first.clone(), there(2), there(4)]));
         assert!(!is_fine(&[first.clone(), gone(2), there(4)]), "it came back");
-        let kept = (Action::from(Update::Persist { key: b"k" }), 2, 3, done(Outcome::Version(2)));
+        let kept = (Action::from(Update::persist(b"k")), 2, 3, done(Outcome::Version(2)));
         assert!(!is_fine(&[first.clone(), kept, gone(4)]), "it has no end any more");
         let ttl =
             |ends| (Action::from(kasha_wire::Read::TimeToLive { key: b"k" }), 2, 3, done(Outcome::Expiry(1, ends)));
@@ -328,7 +322,7 @@ mod tests {
     #[test]
     fn conditions_are_judged() {
         let put_if =
-            |version, told| (Action::from(Update::PutIfVersion { key: b"k", version, value: b"x" }), 2, 3, told);
+            |version, told| (Action::from(Update::put_if(b"k", Condition::Version(version), b"x")), 2, 3, told);
         let first = (put("a"), 0, 1, done(Outcome::Version(1)));
         assert!(is_fine(&[first.clone(), put_if(1, done(Outcome::Version(2)))]));
         assert!(!is_fine(&[first.clone(), put_if(9, done(Outcome::Version(2)))]));

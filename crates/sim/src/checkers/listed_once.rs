@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_wire::operation::ScanCursor;
+use kasha_wire::operation::{ScanCursor, Terms};
 use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
@@ -55,9 +55,9 @@ fn writes_of(history: &History) -> BTreeMap<&[u8], Vec<Write<'_>>> {
     for operation in history.operations() {
         let mut made = Vec::new();
         match operation.action.update() {
-            Some(Update::Put { key, value } | Update::PutExpiring { key, value, .. }) => made.push((key, Some(value))),
+            Some(Update::Put { key, value, terms: Terms::NONE, .. }) => made.push((key, Some(value))),
             Some(Update::MultiPut { pairs }) => made.extend(pairs.iter().map(|pair| (pair.key, Some(pair.value)))),
-            Some(Update::Delete { key }) => made.push((key, None)),
+            Some(Update::Delete { key, terms: Terms::NONE }) => made.push((key, None)),
             _ => {}
         }
         let told = operation.told_at.filter(|_| matches!(operation.told, Told::Executed { .. }));
@@ -187,7 +187,7 @@ mod tests {
             check(&history).0.len()
         };
         let put = |value: &[u8], asked, told| (Action::put(b"lc1", value), asked, told);
-        let delete = |asked, told| (Action::from(Update::Delete { key: b"lc1" }), asked, told);
+        let delete = |asked, told| (Action::from(Update::delete(b"lc1")), asked, told);
         let two = |told| [put(b"a", 1, Some(2)), put(b"b", 3, told)];
         assert_eq!(found(&two(Some(4)), b"b", 5), 0);
         assert_eq!(found(&two(Some(4)), b"a", 5), 1, "it was over");

@@ -59,7 +59,7 @@ impl Workload for Crowd {
             let deleted = self.name(any);
             self.used[any] = (self.used[any].0 + 1, 0);
             self.empty.push(any);
-            return Action::from(Update::Delete { key: &deleted }).into();
+            return Action::from(Update::delete(&deleted)).into();
         }
         self.used[any].1 += 1;
         match rng.below(8) {
@@ -68,7 +68,7 @@ impl Workload for Crowd {
                 if !self.empty.contains(&any) {
                     self.empty.push(any);
                 }
-                Action::from(Update::Delete { key: &self.name(any) }).into()
+                Action::from(Update::delete(&self.name(any))).into()
             }
             _ if self.rest > 0 => Action::get(&self.name(any)).into(),
             _ => self.put(rng, any).into(),

@@ -5,7 +5,7 @@
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
-use kasha_wire::operation::{Check, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, Condition, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use super::{Ask, Workload};
@@ -64,13 +64,13 @@ impl Distributed {
         let ((table, key), value) = (self.key_of_a_table(rng), self.value(rng));
         let key = &key[..];
         let operation = match rng.below(10) {
-            0..3 => PartOperation::Update(Update::Put { key, value: &value }),
-            3 => PartOperation::Update(Update::Delete { key }),
-            4 => PartOperation::Update(Update::Increment { key, delta: 1 }),
-            5 => PartOperation::Update(Update::GetAndPut { key, value: &value }),
+            0..3 => PartOperation::Update(Update::put(key, &value)),
+            3 => PartOperation::Update(Update::delete(key)),
+            4 => PartOperation::Update(Update::increment(key, 1)),
+            5 => PartOperation::Update(Update::get_and_put(key, &value)),
             6 => PartOperation::Read(Read::Exists { key }),
             7 | 8 => PartOperation::Read(Read::Get { key }),
-            _ => PartOperation::Check(Check::HasVersion { key, version: rng.below(3) }),
+            _ => PartOperation::Check(Check::Meets { key, condition: Condition::Version(rng.below(3)) }),
         };
         parts.push(table, &operation);
     }
@@ -97,7 +97,7 @@ impl Distributed {
     fn transfer(&mut self, rng: &mut Rng) -> Action {
         let (amount, mut parts) = (i64::try_from(rng.between(1, 9)).expect("small"), PartsBuffer::default());
         for (key, delta) in self.some(rng).iter().zip([-amount, amount]) {
-            parts.push(DEFAULT_TABLE, &PartOperation::Update(Update::Increment { key, delta }));
+            parts.push(DEFAULT_TABLE, &PartOperation::Update(Update::increment(key, delta)));
         }
         Update::Transaction { parts: parts.as_parts() }.into()
     }
@@ -179,7 +179,7 @@ impl Workload for Distributed {
             }
             12..15 => Action::multi_get(&self.some(rng)),
             15 => Action::get(&self.any_key(rng)),
-            16 => Update::Delete { key: &self.any_key(rng) }.into(),
+            16 => Update::delete(&self.any_key(rng)).into(),
             17 => Action::count(&self.any_key(rng)),
             _ => {
                 let value = self.value(rng);

@@ -28,13 +28,13 @@ impl Expiring {
         self.values += 1;
         let (key, value) = (self.keys.one(rng), format!("e{}", self.values).into_bytes());
         match rng.below(16) {
-            0..3 => Update::PutExpiring { key: &key, lifetime, value: &value }.into(),
-            3..6 => Update::PutIfAbsentExpiring { key: &key, lifetime, value: &value }.into(),
+            0..3 => Update::put_expiring(&key, lifetime, &value).into(),
+            3..6 => Update::put_if_absent_expiring(&key, lifetime, &value).into(),
             6 => Action::put(&key, &value),
-            7 => Update::Append { key: &key, value: &value }.into(),
-            8 => Update::Expire { key: &key, lifetime }.into(),
-            9 => Update::Persist { key: &key }.into(),
-            10 => Update::Delete { key: &key }.into(),
+            7 => Update::append(&key, &value).into(),
+            8 => Update::expire(&key, lifetime).into(),
+            9 => Update::persist(&key).into(),
+            10 => Update::delete(&key).into(),
             11 => Read::TimeToLive { key: &key }.into(),
             12 => Action::multi_get(&self.keys.some(rng)),
             _ => Action::get(&key),
@@ -46,7 +46,7 @@ impl Expiring {
         let most = i64::try_from(rng.between(1, 6)).expect("small");
         let bounds = if rng.chance(1, 2) { Bounds::NONE } else { Bounds::new(0, most).expect("in order") };
         match rng.below(8) {
-            0..5 => Update::IncrementExpiring { key: &key, delta: 1, bounds, lifetime }.into(),
+            0..5 => Update::increment_expiring(&key, 1, bounds, lifetime).into(),
             5 => Action::count(&key),
             _ => Action::get(&key),
         }

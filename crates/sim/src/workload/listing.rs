@@ -57,9 +57,9 @@ impl Workload for Listing {
             0 | 1 => Action::put(&key, &value),
             2 => {
                 let lifetime = Lifetime::from_millis(rng.between(1, 300)).expect("not 0");
-                Update::PutExpiring { key: &key, lifetime, value: &value }.into()
+                Update::put_expiring(&key, lifetime, &value).into()
             }
-            _ => Update::Delete { key: &key }.into(),
+            _ => Update::delete(&key).into(),
         }
         .into()
     }

@@ -54,7 +54,7 @@ impl OperationKeys {
             _ => {
                 self.tokens += 1;
                 let (key, token) = (self.lists.one_of(rng, tag), format!("o{};", self.tokens));
-                Update::Append { key: &key, value: token.as_bytes() }.into()
+                Update::append(&key, token.as_bytes()).into()
             }
         }
     }
@@ -65,7 +65,7 @@ impl OperationKeys {
         match used.action.update() {
             Some(Update::Append { .. }) => {
                 self.tokens += 1;
-                Update::Append { key: &first, value: format!("o{};", self.tokens).as_bytes() }.into()
+                Update::append(&first, format!("o{};", self.tokens).as_bytes()).into()
             }
             Some(Update::Increment { .. }) => {
                 let mut keys = self.counters.some_of(rng, used.tag);

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
-use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
+use kasha_wire::operation::{Condition, Item, ItemKind, ItemsBuffer};
 use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
-use super::drawn::{Drawn, bounds, one_of};
+use super::drawn::{Drawn, bounds, several};
 use super::{Ask, HotKeys, Workload};
 use crate::history::{Action, Key, Told, Value};
 
 /// The updates of [`Registers::any_update`], by their names. Another row of the wire's table moves no draw.
-const OPERATIONS: [&str; 15] = [
+const OPERATIONS: [&str; 19] = [
     "put",
     "put-if-version",
     "put-if-absent",
@@ -23,7 +23,11 @@ const OPERATIONS: [&str; 15] = [
     "get-and-put",
     "get-and-delete",
     "compare-and-put",
+    "get-and-put-if-version",
+    "get-and-delete-if-value",
     "increment-within",
+    "increment-if-version",
+    "get-and-append",
     "multi-put",
     "multi-delete",
     "multi-increment",
@@ -66,10 +70,9 @@ impl Registers {
             keys.iter().for_each(|key| list.push(&Item { key, value: &value, delta: 1 }));
             list
         });
-        let code = one_of(rng, &OPERATIONS);
-        let (bounds, lists) = (bounds(rng), Some(&lists));
-        let mut drawn = Drawn { key, value: &value, expected, version, delta: 1, bounds, lists };
-        Update::build(code, &mut drawn).expect("only an operation in the list").into()
+        let (name, bounds) = (*rng.pick(&OPERATIONS), bounds(rng));
+        let drawn = Drawn { key, value: &value, expected, version, delta: 1, bounds };
+        several(name, &lists).unwrap_or_else(|| drawn.update(name)).into()
     }
 
     fn version(&self, rng: &mut Rng, key: &Key) -> u64 {
@@ -88,13 +91,13 @@ impl Workload for Registers {
             30..55 => Action::get(&key),
             55..67 => {
                 let version = self.version(rng, &key);
-                Update::PutIfVersion { key: &key, version, value: &self.value(rng) }.into()
+                Update::put_if(&key, Condition::Version(version), &self.value(rng)).into()
             }
-            67..72 => Update::PutIfAbsent { key: &key, value: &self.value(rng) }.into(),
-            72..78 => Update::Delete { key: &key }.into(),
+            67..72 => Update::put_if(&key, Condition::ABSENT, &self.value(rng)).into(),
+            72..78 => Update::delete(&key).into(),
             78..82 => {
                 let version = self.version(rng, &key);
-                Update::DeleteIfVersion { key: &key, version }.into()
+                Update::delete_if(&key, Condition::Version(version)).into()
             }
             82..84 => Read::Exists { key: &key }.into(),
             84..86 => Action::count(&key),

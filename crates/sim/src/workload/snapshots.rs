@@ -45,7 +45,7 @@ impl Workload for Snapshots {
         let action = match rng.below(10) {
             0..4 => Action::multi_get(&self.some(rng)),
             4 => Action::get(&key),
-            5 | 6 => Update::Delete { key: &key }.into(),
+            5 | 6 => Update::delete(&key).into(),
             7 => Action::count(&key),
             _ => Action::put(&key, value.as_bytes()),
         };

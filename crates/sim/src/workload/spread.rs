@@ -21,7 +21,7 @@ impl Workload for Spread {
         self.values += 1;
         let action = match rng.below(10) {
             0..6 => Action::put(&key, format!("v{}", self.values).as_bytes()),
-            6..8 => Update::Delete { key: &key }.into(),
+            6..8 => Update::delete(&key).into(),
             _ => Action::get(&key),
         };
         action.into()

@@ -29,6 +29,6 @@ impl Workload for Tokens {
         }
         self.tokens += 1;
         let token = format!("{};", self.tokens);
-        Action::from(Update::Append { key: &key, value: token.as_bytes() }).into()
+        Action::from(Update::append(&key, token.as_bytes())).into()
     }
 }

@@ -8,7 +8,7 @@ use kasha_types::TableId;
 use kasha_wire::Update;
 use kasha_wire::operation::{Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer};
 
-use super::drawn::{Drawn, bounds, one_of};
+use super::drawn::{Drawn, bounds};
 use super::{Ask, TAGS, Workload};
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -24,7 +24,7 @@ const LEDGER_USES: u64 = 300;
 const LEDGER: &str = "ledger";
 
 /// The updates in transactions, by their names. Another row of the wire's table moves no draw.
-const UPDATES: [&str; 12] = [
+const UPDATES: [&str; 16] = [
     "put",
     "put-if-version",
     "put-if-absent",
@@ -35,7 +35,11 @@ const UPDATES: [&str; 12] = [
     "get-and-put",
     "get-and-delete",
     "compare-and-put",
+    "get-and-put-if-version",
+    "get-and-delete-if-value",
     "increment-within",
+    "increment-if-version",
+    "get-and-append",
     "persist",
 ];
 /// The reads in transactions.
@@ -76,15 +80,13 @@ impl Transactions {
         let ((table, key), value) = (self.key(rng, tag), self.value(rng));
         // The version of a key that is about to be written first is 1.
         let (version, delta) = (rng.below(5), if rng.chance(1, 30) { i64::MAX } else { 1 });
-        let mut drawn =
-            Drawn { key: &key, value: &value, expected: &value, version, delta, bounds: bounds(rng), lists: None };
-        let names = match rng.below(10) {
-            0..6 => &UPDATES[..],
+        let drawn = Drawn { key: &key, value: &value, expected: &value, version, delta, bounds: bounds(rng) };
+        let names: &[&str] = match rng.below(10) {
+            0..6 => &UPDATES,
             6..9 => &READS,
             _ => &CHECKS,
         };
-        let operation = PartOperation::build(one_of(rng, names), &mut drawn).expect("only operations on one key");
-        parts.push(table, &operation);
+        parts.push(table, &drawn.operation(rng.pick::<&str>(names)));
     }
 
     fn transaction(&mut self, rng: &mut Rng, tag: u64) -> Ask {
@@ -101,7 +103,7 @@ impl Transactions {
         let amount = i64::try_from(rng.between(1, 9)).expect("small");
         for delta in [-amount, amount] {
             let (table, key) = self.key(rng, tag);
-            parts.push(table, &PartOperation::Update(Update::Increment { key: &key, delta }));
+            parts.push(table, &PartOperation::Update(Update::increment(&key, delta)));
         }
         of_parts(&parts)
     }
@@ -151,7 +153,7 @@ impl Workload for Transactions {
                 let value = self.value(rng);
                 let action = match draw {
                     15 => Action::put(&key, &value),
-                    16 => Update::Delete { key: &key }.into(),
+                    16 => Update::delete(&key).into(),
                     17 => Action::count(&key),
                     _ => Action::get(&key),
                 };

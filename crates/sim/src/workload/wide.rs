@@ -38,7 +38,7 @@ impl Workload for Wide {
             let writes = rng.chance(1, 2);
             for key in (0..KEYS).map(key) {
                 let operation = match writes {
-                    true => PartOperation::Update(Update::Increment { key: &key, delta: 1 }),
+                    true => PartOperation::Update(Update::increment(&key, 1)),
                     false => PartOperation::Read(Read::Get { key: &key }),
                 };
                 parts.push(DEFAULT_TABLE, &operation);
@@ -53,7 +53,7 @@ impl Workload for Wide {
             return Action::from(Update::MultiPut { pairs: pairs.as_items() }).into();
         }
         for (key, delta) in pair.iter().zip([1, -1]) {
-            parts.push(DEFAULT_TABLE, &PartOperation::Update(Update::Increment { key, delta }));
+            parts.push(DEFAULT_TABLE, &PartOperation::Update(Update::increment(key, delta)));
         }
         Action::from(Update::Transaction { parts: parts.as_parts() }).into()
     }

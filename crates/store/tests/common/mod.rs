@@ -5,7 +5,6 @@ use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Pur
 use kasha_store::{ReadResult, SpareDraft, Store};
 use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId, key_hash};
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
 pub const SEGMENT: u32 = 64 * 1024;
@@ -164,7 +163,7 @@ impl Replica {
 
     pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> (Outcome, bool) {
         let (result, changes) = self.execute_raw(table, update);
-        let outcome = Outcome::decode(Shape::of(update.code()).expect("an update"), &result);
+        let outcome = Outcome::decode(update.shape(), &result);
         (outcome.expect("a result of this update"), changes)
     }
 
@@ -177,18 +176,18 @@ impl Replica {
             ReadResult::Tail(slice) => result.extend(self.log.slice(slice)),
             ReadResult::TooLarge => panic!("small values"),
         }
-        Outcome::decode(Shape::of(read.code()).expect("a read"), &result).expect("a result of this read")
+        Outcome::decode(read.shape(), &result).expect("a result of this read")
     }
 
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> u64 {
-        match self.execute(table, &Update::Put { key, value }).0 {
+        match self.execute(table, &Update::put(key, value)).0 {
             Outcome::Version(version) => version,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Outcome {
-        self.execute(table, &Update::Delete { key }).0
+        self.execute(table, &Update::delete(key)).0
     }
 
     /// Version and value of each key, in one read.

@@ -11,15 +11,18 @@ use kasha_types::TableId;
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
 use super::bounds::Bounds;
+use super::condition::Condition;
 use super::cursor::ScanCursor;
+use super::ends::Ends;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
 use super::lifetime::Lifetime;
 use super::parts::Parts;
+use super::terms::{Answer, Terms};
 use crate::{DecodeError, Reader};
 
 /// Gives arguments in their order.
 #[expect(missing_docs, reason = "named by what they give")]
-pub trait Source<'a> {
+pub trait Source<'a>: Sized {
     /// Why an argument cannot be given.
     type Error;
 
@@ -37,6 +40,23 @@ pub trait Source<'a> {
 
     fn expected(&mut self) -> Result<&'a [u8], Self::Error> {
         self.value()
+    }
+    /// One of these numbers, which say what follows: a decoder takes whatever is there.
+    fn which(&mut self, of: &[u8]) -> Result<u8, Self::Error>;
+
+    fn condition(&mut self) -> Result<Condition<'a>, Self::Error> {
+        Condition::build(self.which(Condition::CODES)?, self)
+    }
+    fn answer(&mut self) -> Result<Answer, Self::Error> {
+        Answer::from_number(self.which(Answer::CODES)?).ok_or_else(|| Self::no_such_operation("an answer's number"))
+    }
+    #[inline]
+    fn terms(&mut self) -> Result<Terms<'a>, Self::Error> {
+        Terms::build(self.which(&Terms::ALL)?, self)
+    }
+    #[inline]
+    fn ends(&mut self) -> Result<Ends, Self::Error> {
+        Ends::build(self.which(Ends::CODES)?, self)
     }
     // Of a listing, which whoever draws operations on keys does not draw.
     fn cursor(&mut self) -> Result<ScanCursor, Self::Error> {
@@ -83,6 +103,10 @@ impl<'a> Source<'a> for Reader<'a> {
     fn lifetime(&mut self) -> Result<Lifetime, DecodeError> {
         Lifetime::from_millis(self.take()?).ok_or(DecodeError::Invalid("a lifetime of nothing"))
     }
+    #[inline]
+    fn which(&mut self, _: &[u8]) -> Result<u8, DecodeError> {
+        self.take()
+    }
     fn cursor(&mut self) -> Result<ScanCursor, DecodeError> {
         ScanCursor::from_number(self.take()?).ok_or(DecodeError::Invalid("a cursor"))
     }
@@ -99,13 +123,18 @@ impl<'a> Source<'a> for Reader<'a> {
 
 /// Is shown arguments in their order.
 #[expect(missing_docs, reason = "named by what they are shown")]
-pub trait Visitor<'a> {
+pub trait Visitor<'a>: Sized {
     fn key(&mut self, key: &'a [u8]);
     fn value(&mut self, _: &'a [u8]) {}
     fn version(&mut self, _: u64) {}
     fn delta(&mut self, _: i64) {}
     fn bounds(&mut self, _: Bounds) {}
-    fn lifetime(&mut self, _: Lifetime) {}
+    fn condition(&mut self, _: Condition<'a>) {}
+    fn answer(&mut self, _: Answer) {}
+    fn terms(&mut self, terms: Terms<'a>) {
+        terms.visit(self);
+    }
+    fn ends(&mut self, _: Ends) {}
     fn cursor(&mut self, _: ScanCursor) {}
     fn most(&mut self, _: u32) {}
     fn prefix(&mut self, _: &'a [u8]) {}
@@ -143,11 +172,24 @@ impl<'a> Visitor<'a> for Encoder<'_> {
         self.0.extend_from_slice(&delta.to_le_bytes());
     }
     fn bounds(&mut self, bounds: Bounds) {
-        self.delta(bounds.least());
-        self.delta(bounds.most());
+        bounds.encode(self.0);
     }
-    fn lifetime(&mut self, lifetime: Lifetime) {
-        self.version(lifetime.millis());
+    fn condition(&mut self, condition: Condition<'a>) {
+        self.0.push(condition.code());
+        condition.visit(self);
+    }
+    fn answer(&mut self, answer: Answer) {
+        self.0.extend(answer.code());
+    }
+    fn terms(&mut self, terms: Terms<'a>) {
+        self.0.push(terms.has());
+        terms.visit(self);
+    }
+    fn ends(&mut self, ends: Ends) {
+        self.0.push(ends.code());
+        if let Some(lifetime) = ends.lifetime() {
+            self.version(lifetime.millis());
+        }
     }
     fn cursor(&mut self, cursor: ScanCursor) {
         self.version(cursor.number());
@@ -224,10 +266,25 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
         self.show(format_args!("{delta}"));
     }
     fn bounds(&mut self, bounds: Bounds) {
+        if bounds == Bounds::NONE {
+            return;
+        }
         self.show(format_args!("within {}..={}", bounds.least(), bounds.most()));
     }
-    fn lifetime(&mut self, lifetime: Lifetime) {
-        self.show(format_args!("for {} ms", lifetime.millis()));
+    fn condition(&mut self, condition: Condition<'a>) {
+        self.show(format_args!("if {}", condition.name()));
+        condition.visit(self);
+    }
+    fn answer(&mut self, answer: Answer) {
+        self.show(format_args!("telling {}", answer.name()));
+    }
+    fn ends(&mut self, ends: Ends) {
+        match ends {
+            Ends::Usual => {}
+            Ends::After(lifetime) => self.show(format_args!("for {} ms", lifetime.millis())),
+            Ends::AfterMade(lifetime) => self.show(format_args!("for {} ms once made", lifetime.millis())),
+            Ends::Never => self.show(format_args!("for ever")),
+        }
     }
     fn cursor(&mut self, cursor: ScanCursor) {
         self.show(format_args!("from {}", cursor.number()));
@@ -280,6 +337,9 @@ impl Limits {
 }
 
 impl<'a> Visitor<'a> for Limits {
+    fn condition(&mut self, condition: Condition<'a>) {
+        condition.visit(self);
+    }
     fn prefix(&mut self, prefix: &'a [u8]) {
         self.key(prefix);
     }

@@ -44,8 +44,30 @@ impl Bounds {
         is_within.then_some(sum)
     }
 
+    /// A byte says whether there are any.
+    #[inline]
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Self::new(reader.take()?, reader.take()?).ok_or(DecodeError::Invalid("bounds that contradict each other"))
+        match reader.take()? {
+            false => Ok(Self::NONE),
+            true => Self::decode_some(reader),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decode_some(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bounds = Self::new(reader.take()?, reader.take()?);
+        bounds
+            .filter(|bounds| *bounds != Self::NONE)
+            .ok_or(DecodeError::Invalid("bounds that bound nothing, or contradict each other"))
+    }
+
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
+        out.push(u8::from(self != Self::NONE));
+        if self != Self::NONE {
+            out.extend_from_slice(&self.least.to_le_bytes());
+            out.extend_from_slice(&self.most.to_le_bytes());
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use kasha_types::TableId;
 use kasha_types::limits::OPERATION_KEYS_MAX;
 
 use super::arguments::{Excess, OneKey, Source, Visitor};
+use super::condition::Condition;
+use super::terms::Terms;
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
 use crate::{DecodeError, Reader};
@@ -44,23 +46,7 @@ impl Row {
     /// Whether the operation has exactly one key, and so can be a part of a transaction.
     #[must_use]
     pub fn has_one_key(&self) -> bool {
-        match self.shape {
-            Shape::Version
-            | Shape::Number
-            | Shape::Length
-            | Shape::Flag
-            | Shape::Value
-            | Shape::Replaced
-            | Shape::Expiry => true,
-            Shape::Versions
-            | Shape::Flags
-            | Shape::Numbers
-            | Shape::Values
-            | Shape::Observed
-            | Shape::Keys
-            | Shape::KeysAndValues
-            | Shape::Parts => false,
-        }
+        self.shape.is_of_one_key()
     }
 }
 
@@ -89,6 +75,25 @@ impl<'a> PartOperation<'a> {
     #[must_use]
     pub fn row(&self) -> &'static Row {
         Self::row_of(self.code()).expect("a part has one key")
+    }
+
+    /// What its result looks like where it did what it says.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Update(update) => update.shape(),
+            Self::Read(_) | Self::Check(_) => self.row().shape,
+        }
+    }
+
+    /// Whether it demands a version that its key has.
+    fn demands_version(&self) -> bool {
+        let condition = match *self {
+            Self::Update(update) => update.terms().condition,
+            Self::Check(Check::Meets { condition, .. }) => Some(condition),
+            Self::Read(_) => None,
+        };
+        matches!(condition, Some(Condition::Version(1..)))
     }
 
     /// The operation with this code, its arguments taken from `source` in their order. The code is looked at first: no part
@@ -263,12 +268,7 @@ impl<'a> Parts<'a> {
         let mut changed = BTreeSet::new();
         self.iter().any(|part| {
             let (operation, key) = (part.operation, (part.table, part.operation.key()));
-            let has_condition = matches!(
-                operation,
-                PartOperation::Check(Check::HasVersion { .. })
-                    | PartOperation::Update(Update::PutIfVersion { .. } | Update::DeleteIfVersion { .. })
-            );
-            let is_own = has_condition && changed.contains(&key);
+            let is_own = operation.demands_version() && changed.contains(&key);
             if operation.changes_its_key() {
                 changed.insert(key);
             }
@@ -280,8 +280,8 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn cannot_fail(&self) -> bool {
         self.iter().all(|part| match part.operation {
-            PartOperation::Update(Update::Put { .. } | Update::Delete { .. })
-            | PartOperation::Read(Read::Exists { .. }) => true,
+            PartOperation::Update(Update::Put { terms, .. } | Update::Delete { terms, .. }) => terms == Terms::NONE,
+            PartOperation::Read(Read::Exists { .. }) => true,
             PartOperation::Update(_) | PartOperation::Read(_) | PartOperation::Check(_) => false,
         })
     }
@@ -318,11 +318,10 @@ impl PartsBuffer {
 mod tests {
     use super::*;
 
-    const PUT: PartOperation<'_> = PartOperation::Update(Update::Put { key: b"k", value: b"v" });
-    const OTHER: PartOperation<'_> = PartOperation::Update(Update::Put { key: b"other", value: b"v" });
-    const HAS: PartOperation<'_> = PartOperation::Check(Check::HasVersion { key: b"k", version: 1 });
-    const PUT_IF: PartOperation<'_> =
-        PartOperation::Update(Update::PutIfVersion { key: b"k", version: 1, value: b"v" });
+    const PUT: PartOperation<'_> = PartOperation::Update(Update::put(b"k", b"v"));
+    const OTHER: PartOperation<'_> = PartOperation::Update(Update::put(b"other", b"v"));
+    const HAS: PartOperation<'_> = PartOperation::Check(Check::Meets { key: b"k", condition: Condition::Version(1) });
+    const PUT_IF: PartOperation<'_> = PartOperation::Update(Update::put_if(b"k", Condition::Version(1), b"v"));
 
     fn check_own_versions(parts: &[(u32, PartOperation<'_>)]) -> bool {
         let mut buffer = PartsBuffer::default();

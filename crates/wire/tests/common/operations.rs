@@ -3,7 +3,8 @@
 use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{
-    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row, ScanCursor,
+    Bounds, Check, Condition, Ends, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer,
+    Row, ScanCursor, Terms,
 };
 use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
@@ -18,6 +19,8 @@ use super::*;
 pub struct Operation {
     pub code: u8,
     pub version: u64,
+    /// Which of the terms and ends that it may have.
+    pub which: u32,
     pub items: Vec<(Vec<u8>, Vec<u8>, i64)>,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
@@ -31,16 +34,17 @@ fn parts_of(version: u64, items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
     let mut parts = PartsBuffer::default();
     for (number, (key, value, delta)) in (0..).zip(items) {
         let table = TableId(FIRST_TABLE.0 + number);
-        parts.push(table, &PartOperation::Update(Update::Increment { key, delta: *delta }));
+        parts.push(table, &PartOperation::Update(Update::increment(key, *delta)));
         parts.push(table, &PartOperation::Read(Read::Get { key }));
-        parts.push(table, &PartOperation::Check(Check::HasVersion { key, version }));
-        parts.push(table, &PartOperation::Check(Check::HasValue { key, expected: value }));
+        parts.push(table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(version) }));
+        parts.push(table, &PartOperation::Check(Check::Meets { key, condition: Condition::Value(value) }));
+        parts.push(table, &PartOperation::Update(Update::get_and_put(key, value)));
     }
     parts
 }
 
 impl Operation {
-    pub fn new(code: u8, version: u64, items: Vec<(Vec<u8>, Vec<u8>, i64)>) -> Self {
+    pub fn new(code: u8, (version, which): (u64, u32), items: Vec<(Vec<u8>, Vec<u8>, i64)>) -> Self {
         let list = |kind| {
             let mut list = ItemsBuffer::new(kind);
             items.iter().for_each(|(key, value, delta)| list.push(&Item { key, value, delta: *delta }));
@@ -48,7 +52,7 @@ impl Operation {
         };
         let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(list);
         let parts = parts_of(version, &items);
-        Self { code, version, items, lists, parts }
+        Self { code, version, which, items, lists, parts }
     }
 
     pub fn update(&self) -> Update<'_> {
@@ -62,14 +66,15 @@ impl Operation {
     pub fn any(rows: &'static [Row]) -> BoxedStrategy<Self> {
         let bytes = |len| vec(proptest::prelude::any::<u8>(), 0..len);
         let items = vec((bytes(20), bytes(60), any()), 1..5);
-        (Union::new(rows.iter().map(|row| Just(row.code))), any(), items)
+        (Union::new(rows.iter().map(|row| Just(row.code))), (any(), 0..64_u32), items)
             .prop_map(|(code, version, items)| Self::new(code, version, items))
             .boxed()
     }
 
-    pub fn one(code: u8) -> Self {
+    /// `which`: of the terms and ends that it may have.
+    pub fn one(code: u8, which: u32) -> Self {
         let items = vec![(b"key".to_vec(), b"value".to_vec(), -2), (b"k2".to_vec(), b"v".to_vec(), 3)];
-        Self::new(code, 0x0102_0304_0506_0708, items)
+        Self::new(code, (0x0102_0304_0506_0708, which), items)
     }
 }
 
@@ -91,6 +96,13 @@ impl<'a> Source<'a> for &'a Operation {
     }
     fn version(&mut self) -> Result<u64, &'static str> {
         Ok(self.version)
+    }
+    fn which(&mut self, of: &[u8]) -> Result<u8, &'static str> {
+        let which = if of.len() == Terms::ALL.len() { self.which } else { self.which / 4 % 4 };
+        Ok(of[usize::try_from(which).expect("small") % of.len()])
+    }
+    fn ends(&mut self) -> Result<Ends, &'static str> {
+        Ends::build(Ends::CODES[usize::try_from(self.which / 16).expect("small") % Ends::CODES.len()], self)
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.items[0].2)
@@ -153,6 +165,11 @@ impl OwnedBody {
     }
 
     pub fn one(code: u8, operation_key: Option<&[u8]>) -> Self {
+        Self::one_with(code, operation_key, 0)
+    }
+
+    /// With terms and an end, as [`Operation::which`] says.
+    pub fn one_with(code: u8, operation_key: Option<&[u8]>, which: u32) -> Self {
         let next = &mut Count(0);
         let mut head = fields_one!(next, BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table });
         head.rpc = RpcId { client: ClientId(0x0807_0605_0403_0201), sequence: Sequence(0x1817_1615_1413_1211) };
@@ -163,7 +180,7 @@ impl OwnedBody {
         if code == TRANSACTION {
             head.table = FIRST_TABLE;
         }
-        let operation = Operation::one(code);
+        let operation = Operation::one(code, which);
         head.begun.0 *= u64::from(operation.update().has_lifetime());
         Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation }
     }
@@ -177,7 +194,7 @@ pub const SHAPES: [(Shape, &str); 15] = [
     (Shape::Flags, "multi-delete"),
     (Shape::Numbers, "multi-increment"),
     (Shape::Value, "get"),
-    (Shape::Replaced, "get-and-put"),
+    (Shape::Replaced, "put telling old value"),
     (Shape::Flag, "exists"),
     (Shape::Values, "multi-get"),
     (Shape::Observed, "observe"),
@@ -229,7 +246,9 @@ pub fn any_outcome(shape: Shape) -> BoxedStrategy<Outcome> {
         Shape::Numbers => any::<u32>(),
         _ => Just(0).boxed(),
     };
-    let failed = (0..7_u8, any(), index).prop_map(|(which, version, index)| match which {
+    let failed = (0..7_u8, any(), index).prop_map(move |(which, version, index)| match which {
+        0 if shape == Shape::Replaced && version == 0 => Outcome::NotReplaced(None),
+        0 if shape == Shape::Replaced => Outcome::NotReplaced(Some((version, version.to_le_bytes().to_vec()))),
         0 => Outcome::ConditionFailed(version),
         1 => Outcome::NotFound,
         2 => Outcome::Overflow(index),
@@ -278,6 +297,8 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ),
         ("Keys.end", Shape::Keys, Outcome::Keys(ScannedPage { next: None, in_shard: 0, keys: vec![] })),
         ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
+        ("NotReplaced", Shape::Replaced, Outcome::NotReplaced(Some((32, b"old".to_vec())))),
+        ("NotReplaced.nothing", Shape::Replaced, Outcome::NotReplaced(None)),
         ("NotFound", Shape::Value, Outcome::NotFound),
         ("Overflow", Shape::Number, Outcome::Overflow(0)),
         ("Overflow.item", Shape::Numbers, Outcome::Overflow(1)),

@@ -77,6 +77,10 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
             put(done, &[&version.to_le_bytes(), &ends.map_or(0, |ends| ends.0).to_le_bytes()]);
         }
         Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
+        Outcome::NotReplaced(found) => {
+            let (version, value) = found.as_ref().map_or((0, &[][..]), |(version, value)| (*version, value));
+            put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes(), value]);
+        }
         Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
         Outcome::Conflict => put(OutcomeCode::Conflict, &[]),
         Outcome::RefusedElsewhere => put(OutcomeCode::RefusedElsewhere, &[]),
@@ -91,15 +95,15 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
         Outcome::Parts(parts) => {
             put(done, &[&(parts.len() as u32).to_le_bytes()]);
             for part in parts {
-                let (code, bytes) = encoded_part(part);
-                out.push(code);
+                let (shape, bytes) = encoded_part(part);
+                out.push(shape);
                 out.extend((bytes.len() as u32).to_le_bytes());
                 out.extend(bytes);
             }
         }
         Outcome::NotCommitted(index, part) => {
-            let (code, bytes) = encoded_part(part);
-            put(OutcomeCode::NotCommitted, &[&index.to_le_bytes(), &[code], &bytes]);
+            let (shape, bytes) = encoded_part(part);
+            put(OutcomeCode::NotCommitted, &[&index.to_le_bytes(), &[shape], &bytes]);
         }
     }
     out
@@ -116,15 +120,13 @@ fn encoded_numbers(numbers: &[(i64, u64)]) -> Vec<u8> {
 
 /// The code of an operation that can come to this, and the result bytes.
 fn encoded_part(part: &Outcome) -> (u8, Vec<u8>) {
-    let (code, shape) = match part {
-        Outcome::Number(..) | Outcome::OutOfBounds(..) | Outcome::Overflow(_) | Outcome::NotANumber(_) => {
-            (6, Shape::Number)
-        }
-        Outcome::Length(..) | Outcome::TooLarge => (7, Shape::Length),
-        Outcome::Value(..) | Outcome::NotFound => (64, Shape::Value),
-        Outcome::Replaced(..) => (8, Shape::Replaced),
-        Outcome::Flags(_) => (65, Shape::Flag),
-        _ => (96, Shape::Version),
+    let shape = match part {
+        Outcome::Number(..) | Outcome::OutOfBounds(..) | Outcome::Overflow(_) | Outcome::NotANumber(_) => Shape::Number,
+        Outcome::Length(..) | Outcome::TooLarge => Shape::Length,
+        Outcome::Value(..) | Outcome::NotFound => Shape::Value,
+        Outcome::Replaced(..) | Outcome::NotReplaced(_) => Shape::Replaced,
+        Outcome::Flags(_) => Shape::Flag,
+        _ => Shape::Version,
     };
-    (code, encoded_outcome(shape, part))
+    (shape as u8, encoded_outcome(shape, part))
 }

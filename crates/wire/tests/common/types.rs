@@ -82,6 +82,25 @@ macro_rules! structs {
     )*};
 }
 /// A turn is as old as ClusterTime allows.
+impl Sample for WireVersion {
+    fn any() -> BoxedStrategy<Self> {
+        any().prop_map(Self).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self(Sample::one(next))
+    }
+}
+
+impl Sample for WireVersions {
+    fn any() -> BoxedStrategy<Self> {
+        let ordered = |(one, other): (WireVersion, WireVersion)| Self::new(one.min(other), one.max(other));
+        (any(), any()).prop_map(move |both| ordered(both).expect("in order")).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self::new(Sample::one(next), Sample::one(next)).expect("they ascend")
+    }
+}
+
 impl Sample for Envelope {
     fn any() -> BoxedStrategy<Self> {
         type Drawn = Option<(u64, u16, bool)>;

@@ -67,15 +67,15 @@ impl Nth {
         };
         let key = self.key(operation);
         let update = match operation {
-            Operation::Put => Update::Put { key: key.as_bytes(), value: &VALUE },
-            Operation::Increment => Update::Increment { key: key.as_bytes(), delta: 1 },
+            Operation::Put => Update::put(key.as_bytes(), &VALUE),
+            Operation::Increment => Update::increment(key.as_bytes(), 1),
             Operation::Bounded => {
                 let bounds = Bounds::new(0, 1_000_000).expect("in order");
-                Update::IncrementWithin { key: key.as_bytes(), delta: 1, bounds }
+                Update::increment_within(key.as_bytes(), 1, bounds)
             }
             Operation::Expiring => {
                 let lifetime = Lifetime::from_millis(3_600_000).expect("not 0");
-                Update::PutExpiring { key: key.as_bytes(), lifetime, value: &VALUE }
+                Update::put_expiring(key.as_bytes(), lifetime, &VALUE)
             }
             Operation::Read => unreachable!("a read has no body"),
         };

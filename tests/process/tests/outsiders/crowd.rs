@@ -123,6 +123,7 @@ fn a_program_with_five_thousand_connections_does_no_harm() {
     let mut hello = Vec::new();
     kasha_wire::Message::encode(
         &kasha_wire::message::Hello {
+            versions: kasha_wire::WireVersions::OURS,
             cluster: kasha_types::ClusterId(0),
             from: None,
             incarnation: kasha_types::Incarnation(0),

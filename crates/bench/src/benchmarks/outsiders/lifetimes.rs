@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Puts a value that ends, and looks until it is gone. Returns how long it was there.
 fn lives(client: &mut EventLoop<Session>, table: TableId, key: &[u8]) -> anyhow::Result<Duration> {
     let lifetime = Lifetime::from_millis(LIFETIME_MILLIS).expect("not 0");
-    let put = Update::PutExpiring { key, lifetime, value: b"v" };
+    let put = Update::put_expiring(key, lifetime, b"v");
     let began = Instant::now();
     let done = call(client, |session, now, out| session.update(now, table, &put, &CallOptions::default(), out))?;
     ensure!(matches!(done, Completion::Executed { .. }), "a put came to {done:?}");

@@ -1,0 +1,43 @@
+//! An operation while it is drafted: what it sees, and what it says.
+
+use kasha_log::Log;
+use kasha_types::{ClusterTime, TableId};
+use kasha_wire::OutcomeCode;
+
+use crate::Store;
+use crate::draft::{Draft, Seen};
+
+/// An operation that is being drafted.
+pub(crate) struct Run<'r, 'a> {
+    pub store: &'r Store,
+    pub log: &'r Log,
+    pub table: TableId,
+    /// What lifetimes count from.
+    pub begun: ClusterTime,
+    pub draft: Draft<'a>,
+}
+
+impl<'r, 'a> Run<'r, 'a> {
+    pub fn see(&mut self, key: &[u8]) -> Seen<'r> {
+        self.draft.see(self.store, self.log, self.table, key)
+    }
+
+    pub fn tell_value(&mut self, seen: &Seen<'_>) {
+        if let Some(current) = seen.value() {
+            self.draft.answer_value(self.log, current);
+        }
+    }
+
+    pub fn done(&mut self) {
+        self.draft.answer(OutcomeCode::Done);
+    }
+
+    pub fn tell(&mut self, number: u64) {
+        self.draft.answer_bytes(&number.to_le_bytes());
+    }
+
+    pub fn tell_number(&mut self, value: i64, version: u64) {
+        self.draft.answer_bytes(&value.to_le_bytes());
+        self.tell(version);
+    }
+}
