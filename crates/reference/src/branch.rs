@@ -107,6 +107,7 @@ impl Branch {
             }
             Condition::Version(version) => version == 0 && value.is_none(),
             Condition::Value(expected) => value == Some(expected),
+            Condition::ShorterThan(bytes) => (value.map_or(0, <[u8]>::len) as u64) < bytes,
         };
         if holds { Self::always(then.0, then.1) } else { Self::always(Effect::Keep, failed) }
     }

@@ -138,6 +138,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 let [first, second] = self.draft.pieces(self.log, current);
                 expected.strip_prefix(first) == Some(second)
             }),
+            Condition::ShorterThan(bytes) => self.len(seen) < bytes,
         }
     }
 

@@ -49,6 +49,8 @@ conditions! {
     1 Version "version" (version: u64);
     /// The key has exactly this value.
     2 Value "value" (expected: &'a [u8]);
+    /// The key's value has fewer bytes than this; a key without a value has none.
+    3 ShorterThan "shorter than" (version: u64);
 }
 
 impl Condition<'_> {
