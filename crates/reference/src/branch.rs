@@ -69,6 +69,8 @@ pub enum Says {
     Replaced(Option<Vec<u8>>),
     /// The version of the value that was there, and again with the value.
     Deleted(Vec<u8>),
+    /// The length of the value that was there, and its version.
+    DeletedLength(u64),
     /// The condition failed: the value that was there, if any, with its version.
     NotReplaced(Option<Vec<u8>>),
     /// Whether there was a value.
@@ -217,13 +219,15 @@ fn within(before: i64, delta: i64, (least, most): (i64, i64)) -> Option<i64> {
 impl Says {
     /// The same for whom asks for this answer. `now`: the value that is there.
     fn answering(self, answer: Answer, now: Option<&[u8]>) -> Self {
-        let old = now.map(<[u8]>::to_vec);
+        let (old, old_length) = (now.map(<[u8]>::to_vec), now.map_or(0, <[u8]>::len) as u64);
         match (answer, self) {
             (Answer::Usual, usual) => usual,
             (Answer::Old, Self::NewVersion | Self::Number(_) | Self::Length(_)) => Self::Replaced(old),
             (Answer::Old, Self::OldVersion) => Self::Deleted(old.unwrap_or_default()),
             (Answer::Old, Self::Failed) => Self::NotReplaced(old),
-            (Answer::Old, other) => other,
+            (Answer::OldLength, Self::NewVersion | Self::Number(_) | Self::Length(_)) => Self::Length(old_length),
+            (Answer::OldLength, Self::OldVersion) => Self::DeletedLength(old_length),
+            (Answer::Old | Answer::OldLength, other) => other,
         }
     }
 
@@ -244,6 +248,7 @@ impl Says {
             | Self::Value(_)
             | Self::Replaced(_)
             | Self::Deleted(_)
+            | Self::DeletedLength(_)
             | Self::Flag(_)
             | Self::Expiry
             | Self::NotFound => false,
@@ -261,6 +266,7 @@ impl Says {
             Self::Value(value) => Outcome::Value(old, value),
             Self::Replaced(value) => Outcome::Replaced(new, value.map(|value| (old, value))),
             Self::Deleted(value) => Outcome::Replaced(old, Some((old, value))),
+            Self::DeletedLength(length) => Outcome::Length(length, old),
             Self::NotReplaced(value) => Outcome::NotReplaced(value.map(|value| (old, value))),
             Self::Flag(flag) => Outcome::Flags(vec![flag]),
             Self::Expiry => Outcome::Expiry(old, ends),
@@ -285,7 +291,9 @@ impl Says {
             | (Self::Expiry, &Outcome::Expiry(old, _))
             | (Self::OutOfBounds(_), &Outcome::OutOfBounds(_, old))
             | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
-            (Self::Deleted(_), &Outcome::Replaced(old, _)) => (Some(old), None),
+            (Self::Deleted(_), &Outcome::Replaced(old, _)) | (Self::DeletedLength(_), &Outcome::Length(_, old)) => {
+                (Some(old), None)
+            }
             (Self::NotReplaced(_), Outcome::NotReplaced(was)) => (was.as_ref().map(|(old, _)| *old), None),
             (Self::Replaced(_), &Outcome::Replaced(new, ref was)) => (was.as_ref().map(|(old, _)| *old), Some(new)),
             _ => (None, None),

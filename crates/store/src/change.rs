@@ -119,6 +119,10 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.tell(seen.version());
                 self.tell_value(seen);
             }
+            Answer::OldLength => {
+                self.tell(self.len(seen));
+                self.tell(version);
+            }
         }
     }
 
@@ -126,7 +130,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.draft.answer(OutcomeCode::ConditionFailed);
         self.tell(seen.version());
         match answer {
-            Answer::Usual => {}
+            Answer::Usual | Answer::OldLength => {}
             Answer::Old => self.tell_value(seen),
         }
     }

@@ -59,6 +59,8 @@ macro_rules! answers {
 answers! {
     /// The version that the usual answer tells, and what the key had before. Where a condition fails, what the key has.
     1 Old "old value" => Replaced;
+    /// The length of what the key had before, 0 if it had no value, and the version that the usual answer tells.
+    2 OldLength "old length" => Length;
 }
 
 /// A condition and an answer, if a change names them.
