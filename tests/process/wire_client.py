@@ -67,22 +67,22 @@ class Connection:
         self.ask(pack("<BBBQBQ", HELLO, 11, 11, 0, 0, 0) + (pack("<BHB", 1, *core) if core else b"\0"), WELCOME)
 
     def send(self, kind, payload):
-        rest = pack("<HBBI", 0x4B53, 11, kind, 0) + payload
-        self.socket.sendall(pack("<II", len(payload), crc32c(rest[3:])) + rest)
+        rest = pack("<HHI", 0x4B53, 11, kind) + payload
+        self.socket.sendall(pack("<II", len(payload), crc32c(rest[4:])) + rest)
 
     def receive(self):
         head = self.stream.read(16)
         if head.startswith(b"KASHA "):
             raise ConnectionError((head + self.stream.readline()).decode(errors="replace").strip())
-        if len(head) < 16 or head[8:11] + head[12:] != b"\x53\x4B\x0B\0\0\0\0":
+        if len(head) < 16 or head[8:12] + head[13:] != b"\x53\x4B\x0B\0\0\0\0":
             raise ConnectionError("the connection is closed, or this is no frame of wire version 11")
         length, checksum = struct.unpack("<II", head[:8])
         payload = self.stream.read(length) if length <= 16 << 20 else b""
-        if crc32c(head[11:] + payload) != checksum:
+        if crc32c(head[12:] + payload) != checksum:
             raise ConnectionError("a damaged frame")
-        if head[11] == MESSAGE and payload[0] == GOODBYE:
+        if head[12] == MESSAGE and payload[0] == GOODBYE:
             raise ConnectionError("the server says goodbye: " + Fields(payload[1:]).string())
-        return head[11], payload
+        return head[12], payload
 
     def ask(self, message, answer):
         self.send(MESSAGE, message)
@@ -197,12 +197,12 @@ def main():
     table = client.create_table("wire_client")
     for key in [b"key-%d" % number for number in range(16)]:
         value = os.urandom(8).hex().encode()
-        result = client.update(PUT, table, key, b"\0\0" + value_bytes(value))
+        result = client.update(PUT, table, key, b"\0" + value_bytes(value))
         if result[0] != 0 or client.get(table, key) != (struct.unpack("<Q", result[1:])[0], value):
             sys.exit("%s is not what was put" % key.decode())
     print("put and got 16 keys")
     before = int((client.get(table, b"{key-1}count") or (0, 0))[1])
-    result = client.update(INCREMENT, table, b"{key-1}count", pack("<BBqB", 0, 0, 5, 0))
+    result = client.update(INCREMENT, table, b"{key-1}count", pack("<BqB", 0, 5, 0))
     after = int(client.get(table, b"{key-1}count")[1])
     if after != before + 5 or result[:9] != pack("<Bq", 0, after):
         sys.exit("5 more than %d is not %d" % (before, after))

@@ -374,19 +374,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::Expire { .. } | CliCommand::Persist { .. } | CliCommand::TimeToLive { .. } => {
             return on_end(table, arguments).await;
         }
-        CliCommand::GetAndPut { key, value, if_absent, if_version, ends } => {
-            let put = ends.of(table.get_and_put(key, value.value()?), UpdateCall::<Replaced>::expires_in);
-            let exchanged = match if_absent.then_some(Condition::ABSENT).or(if_version.map(Condition::Version)) {
-                Some(condition) => update(put.only_if(condition), arguments).await?,
-                None => Exchanged::Done(update(put, arguments).await?),
-            };
-            let (version, old) = match exchanged {
-                Exchanged::Done(Replaced { version, old }) => (Some(version), old),
-                Exchanged::Failed(old) => (None, old),
-            };
-            done = if_so(version.is_some());
-            (show_value(old.as_ref(), arguments)?, json!({ "version": version, "old": json_value(old.as_ref()) }))
-        }
+        CliCommand::GetAndPut { .. } => return on_exchange(table, arguments).await,
         CliCommand::GetAndDelete { key } => {
             let old = update(table.get_and_delete(key), arguments).await?;
             done = if_so(old.is_some());
@@ -484,6 +472,24 @@ async fn on_condition(table: &Table, arguments: &CliArguments) -> Result<Told> {
         _ => unreachable!("no condition"),
     };
     Ok(conditional(update(call, arguments).await?, what))
+}
+
+/// A put that tells the value before, or the one that its condition met instead.
+async fn on_exchange(table: &Table, arguments: &CliArguments) -> Result<Told> {
+    let CliCommand::GetAndPut { key, value, if_absent, if_version, ends } = &arguments.command else {
+        unreachable!("no exchange")
+    };
+    let put = ends.of(table.get_and_put(key, value.value()?), UpdateCall::<Replaced>::expires_in);
+    let exchanged = match if_absent.then_some(Condition::ABSENT).or(if_version.map(Condition::Version)) {
+        Some(condition) => update(put.only_if(condition), arguments).await?,
+        None => Exchanged::Done(update(put, arguments).await?),
+    };
+    let (version, old) = match exchanged {
+        Exchanged::Done(Replaced { version, old }) => (Some(version), old),
+        Exchanged::Failed(old) => (None, old),
+    };
+    let json = json!({ "version": version, "old": json_value(old.as_ref()) });
+    Ok((show_value(old.as_ref(), arguments)?, json, if_so(version.is_some())))
 }
 
 /// What is about the end of a value.

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kasha_types::{ClusterId, Incarnation};
-use kasha_wire::Message;
-use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
+use kasha_wire::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
 use kasha_wire::link::Handshake;
 use kasha_wire::message::{Goodbye, Hello, Welcome};
 use kasha_wire::plain::{self, First};
+use kasha_wire::{Message, WireVersion};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection to the coordinator.
 pub struct Talk {
     stream: TcpStream,
+    /// The version that is spoken.
+    version: WireVersion,
     /// The coordinator's cluster.
     pub cluster: ClusterId,
 }
@@ -44,7 +46,7 @@ impl Talk {
     fn connect_within(coordinator: SocketAddr, patience: Duration) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&coordinator, patience)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let mut talk = Self { stream, cluster: ClusterId(0) };
+        let mut talk = Self { stream, version: WireVersion::HANDSHAKE, cluster: ClusterId(0) };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
         match talk.ask(&Hello {
             versions: kasha_wire::WireVersions::OURS,
@@ -54,7 +56,9 @@ impl Talk {
             to: None,
         })? {
             Handshake::Welcome(Welcome { core: Some(core), .. }) => bail!("{core} listens there, not the coordinator"),
-            Handshake::Welcome(Welcome { cluster, .. }) if cluster != ClusterId(0) => talk.cluster = cluster,
+            Handshake::Welcome(Welcome { version, cluster, .. }) if cluster != ClusterId(0) => {
+                (talk.version, talk.cluster) = (version, cluster);
+            }
             Handshake::Goodbye(Goodbye { reason }) => bail!("{reason}"),
             other @ (Handshake::Hello(_) | Handshake::Welcome(_)) => {
                 bail!("it answered {} to a greeting", other.name())
@@ -67,6 +71,7 @@ impl Talk {
     pub fn ask<A: Message>(&mut self, message: &impl Message) -> Result<A> {
         let mut frame = Vec::new();
         message.encode(&mut frame);
+        frame::restamp(&mut frame, self.version);
         self.stream.write_all(&frame)?;
         let mut answer = vec![0; FRAME_HEADER_BYTES];
         self.stream.read_exact(&mut answer)?;
@@ -74,7 +79,7 @@ impl Talk {
             self.stream.read_to_end(&mut answer)?;
             bail!("{}", String::from_utf8_lossy(&answer).trim_end());
         }
-        let header = FrameHeader::parse(&answer)?.context("a frame's header")?;
+        let header = FrameHeader::parse_of(self.version, &answer)?.context("a frame's header")?;
         answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
         self.stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;
         A::decode(header.check(&answer)?)

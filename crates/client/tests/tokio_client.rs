@@ -14,7 +14,7 @@ use crate::common::configuration;
 use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved, Resolver};
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};
-use kasha_wire::operation::{Condition, Terms};
+use kasha_wire::operation::Condition;
 use kasha_wire::{
     AnswerView, AnyMessage, Body, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadAnswerView,
     ReadView, RequestView, Update, message,
@@ -44,7 +44,7 @@ impl Server {
                 result.extend_from_slice(&value.to_le_bytes());
                 result.extend_from_slice(&1u64.to_le_bytes());
             }
-            Update::Put { terms: Terms { condition: Some(Condition::ABSENT), .. }, .. } => {
+            Update::Put { axes, .. } if axes.terms.condition == Some(Condition::ABSENT) => {
                 result = vec![1];
                 result.extend_from_slice(&5u64.to_le_bytes());
             }

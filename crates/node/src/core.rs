@@ -165,6 +165,7 @@ impl Core {
     }
 
     /// A request is done.
+    #[inline(always)]
     pub fn spare(&mut self, memory: Box<Memory>) {
         self.scratch.request = Some(memory);
     }

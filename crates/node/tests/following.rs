@@ -58,12 +58,12 @@ fn acknowledged(core: &Core) -> Option<Appended> {
     let to_primary = core.shell.sent.iter().rev().filter(|(to, _)| *to == Endpoint::Core(PRIMARY));
     to_primary
         .map(|(_, frame)| frame)
-        .find(|frame| frame[11] == Kind::Appended as u8)
+        .find(|frame| frame[12] == Kind::Appended as u8)
         .map(|frame| hot::decode_small(&frame[FRAME_HEADER_BYTES..]).expect("an acknowledgement"))
 }
 
 fn said<M: Message>(core: &Core) -> impl Iterator<Item = M> + '_ {
-    core.shell.sent.iter().filter_map(|(_, frame)| M::from_frame(frame[11], &frame[FRAME_HEADER_BYTES..]))
+    core.shell.sent.iter().filter_map(|(_, frame)| M::from_frame(frame[12], &frame[FRAME_HEADER_BYTES..]))
 }
 
 fn attach(core: &mut Core, attach: u32, since: u64, expected: LogPosition, start: AttachAt) {

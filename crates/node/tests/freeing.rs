@@ -130,13 +130,13 @@ impl Primary {
             let Effect::Send { head, tail, .. } = *effect else { continue };
             let mut frame = out.bytes(head).to_vec();
             frame.extend_from_slice(tail.map_or(&[][..], |slice| self.log.slice(slice)));
-            joiner.frame_from(Endpoint::Core(PRIMARY), Kind::from_number(frame[11]).expect("a frame"), &frame);
+            joiner.frame_from(Endpoint::Core(PRIMARY), Kind::from_number(frame[12]).expect("a frame"), &frame);
         }
     }
 
     fn hear(&mut self, frame: &[u8], out: &mut Effects) {
         let (now, payload) = (self.now, &frame[FRAME_HEADER_BYTES..]);
-        if frame[11] == Kind::Appended as u8 {
+        if frame[12] == Kind::Appended as u8 {
             return self.shipping.on_appended(now, &hot::decode_small::<Appended>(payload).expect("an ack"));
         }
         match AnyMessage::decode(payload).expect("a message") {

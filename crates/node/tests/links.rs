@@ -15,7 +15,7 @@ const STEP_MILLIS: u64 = 125;
 
 fn said<M: Message>(core: &Core) -> impl Iterator<Item = (Endpoint, M)> + '_ {
     let sent = core.shell.sent.iter();
-    sent.filter_map(|(to, frame)| Some((*to, M::from_frame(frame[11], &frame[FRAME_HEADER_BYTES..])?)))
+    sent.filter_map(|(to, frame)| Some((*to, M::from_frame(frame[12], &frame[FRAME_HEADER_BYTES..])?)))
 }
 
 /// Lets time pass; node 2 answers pings if it is to. Returns what the last heartbeat said.

@@ -98,13 +98,13 @@ fn turn_with(core: &mut Core, input: Input<'_>) {
 }
 
 fn frame_turn(core: &mut Core, from: Endpoint, frame: &[u8]) {
-    turn_with(core, Input::Frame { from, kind: frame[11], payload: &frame[FRAME_HEADER_BYTES..] });
+    turn_with(core, Input::Frame { from, kind: frame[12], payload: &frame[FRAME_HEADER_BYTES..] });
 }
 
 /// What a backup and witness answers to a frame, if anything.
 fn scripted_answer(node: NodeId, frame: &[u8]) -> Option<Vec<u8>> {
     let (payload, mut answer) = (&frame[FRAME_HEADER_BYTES..], Vec::new());
-    match Kind::from_number(frame[11]) {
+    match Kind::from_number(frame[12]) {
         Some(Kind::Append) => {
             let append = AppendView::decode(payload).expect("an append");
             let AppendView { shard, epoch, attach, from, round, bytes, .. } = append;

@@ -459,7 +459,7 @@ fn only_a_witness_that_is_called_alive_is_heard_out_for_a_whole_log() {
 /// Whether node 2 was asked for this.
 fn asked<M: Message>(core: &Core) -> bool {
     let node_2 = |to: &Endpoint| matches!(to, Endpoint::Core(core) if core.node == NodeId(2));
-    core.shell.sent.iter().any(|(to, frame)| node_2(to) && M::is_in(frame[11], &frame[FRAME_HEADER_BYTES..]))
+    core.shell.sent.iter().any(|(to, frame)| node_2(to) && M::is_in(frame[12], &frame[FRAME_HEADER_BYTES..]))
 }
 
 /// Found by the simulator: a promise that was slow to reach the file cost the longer log.

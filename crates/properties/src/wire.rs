@@ -106,7 +106,7 @@ impl Property for Payloads {
     }
 
     fn seeds() -> Vec<Vec<u8>> {
-        let payload = |frame: Vec<u8>| [&[frame[11]], &frame[FRAME_HEADER_BYTES..]].concat();
+        let payload = |frame: Vec<u8>| [&[frame[12]], &frame[FRAME_HEADER_BYTES..]].concat();
         let message = |(_, message): (_, Vec<u8>)| [&[Kind::Message as u8], &message[..]].concat();
         golden_frames().map(payload).chain(golden::lines(MESSAGES).map(message)).collect()
     }

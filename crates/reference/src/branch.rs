@@ -144,24 +144,24 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
 fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
     let found = |then: (Effect, Says)| if now.is_some() { then } else { (Effect::Keep, Says::NotFound) };
     let (terms, then) = match *update {
-        Update::Put { terms, ends, value, .. } => {
-            (terms, (Effect::Put(value.to_vec(), Ends::of(ends, now, Ends::Never)), Says::NewVersion))
+        Update::Put { axes, value, .. } => {
+            (axes.terms, (Effect::Put(value.to_vec(), Ends::of(axes.ends, now, Ends::Never)), Says::NewVersion))
         }
-        Update::Increment { terms, ends, delta, bounds, .. } => {
-            (terms, of_increment((delta, bounds), Ends::of(ends, now, Ends::AsBefore), now))
+        Update::Increment { axes, delta, bounds, .. } => {
+            (axes.terms, of_increment((delta, bounds), Ends::of(axes.ends, now, Ends::AsBefore), now))
         }
-        Update::Append { terms, ends, value, .. } => {
+        Update::Append { axes, value, .. } => {
             let all = [now.unwrap_or_default(), value].concat();
             let then = match all.len() {
                 len if len > VALUE_BYTES_MAX => (Effect::Keep, Says::TooLarge),
-                len => (Effect::Put(all, Ends::of(ends, now, Ends::AsBefore)), Says::Length(len as u64)),
+                len => (Effect::Put(all, Ends::of(axes.ends, now, Ends::AsBefore)), Says::Length(len as u64)),
             };
-            (terms, then)
+            (axes.terms, then)
         }
         Update::Delete { terms, .. } => (terms, found((Effect::Remove, Says::OldVersion))),
-        Update::Keep { terms, ends, .. } => {
-            let same = Effect::Put(now.unwrap_or_default().to_vec(), Ends::of(ends, now, Ends::AsBefore));
-            (terms, found((same, Says::NewVersion)))
+        Update::Keep { axes, .. } => {
+            let same = Effect::Put(now.unwrap_or_default().to_vec(), Ends::of(axes.ends, now, Ends::AsBefore));
+            (axes.terms, found((same, Says::NewVersion)))
         }
         Update::MultiPut { .. }
         | Update::MultiDelete { .. }
@@ -282,6 +282,9 @@ impl Says {
     /// The versions of the values before and after that a result tells. `None`: the result does not match this branch.
     #[must_use]
     pub fn versions(&self, told: &Outcome) -> Option<(Option<u64>, Option<u64>)> {
+        if let (Self::NotReplaced(_), Outcome::ConditionFailed(_)) = (self, told) {
+            return Self::Failed.versions(told); // of a part that a transaction failed at
+        }
         let (old, new) = match (self, told) {
             (Self::NewVersion, &Outcome::Version(new))
             | (Self::Number(_), &Outcome::Number(_, new))

@@ -109,7 +109,12 @@ impl Model {
             let (outcome, next) = cell.after(&part, self.floor, self.begun);
             if outcome.is_failure() {
                 self.cells = before;
-                return Outcome::NotCommitted(index, Box::new(outcome));
+                // What a transaction fails at is told in a few bytes.
+                let told = match outcome {
+                    Outcome::NotReplaced(found) => Outcome::ConditionFailed(found.map_or(0, |(version, _)| version)),
+                    outcome => outcome,
+                };
+                return Outcome::NotCommitted(index, Box::new(told));
             }
             results.push(outcome);
             if next != cell {

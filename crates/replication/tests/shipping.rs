@@ -58,7 +58,7 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
         Effect::Send { head, tail, .. } => {
             let bytes = out.bytes(head);
             let payload = &bytes[FRAME_HEADER_BYTES..];
-            Some(match Kind::from_number(bytes[11]).expect("a kind") {
+            Some(match Kind::from_number(bytes[12]).expect("a kind") {
                 Kind::Append => {
                     let view = AppendView::decode(payload).expect("an append");
                     let len = tail.map_or(0, |slice| u64::from(slice.len));

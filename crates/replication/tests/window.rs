@@ -83,7 +83,7 @@ fn catch_up(log: &Log) -> Option<u64> {
         for effect in out.queue() {
             let Effect::Send { head, tail, .. } = *effect else { continue };
             let bytes = out.bytes(head);
-            if Kind::from_number(bytes[11]) != Some(Kind::Append) {
+            if Kind::from_number(bytes[12]) != Some(Kind::Append) {
                 continue;
             }
             last_round = Some(AppendView::decode(&bytes[FRAME_HEADER_BYTES..]).expect("an append").round);

@@ -117,7 +117,7 @@ fn bad_frames_are_told_why_and_the_process_lives() {
     }
     let mut unknown = Vec::new();
     let start = kasha_wire::frame::begin(&mut unknown, Kind::Read);
-    unknown[11] = 200;
+    unknown[12] = 200;
     kasha_wire::frame::end(&mut unknown, start, &[]);
     let mut client = Raw::greeted(server.address);
     client.0.write_all(&unknown).unwrap();

@@ -5,7 +5,7 @@ use kasha_types::ClusterTime;
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_wire::OutcomeCode;
-use kasha_wire::operation::{Answer, Bounds, Condition, Ends, Terms};
+use kasha_wire::operation::{Answer, Axes, Bounds, Condition, Ends, Terms};
 
 use crate::draft::{Seen, Value};
 use crate::number::Number;
@@ -13,10 +13,9 @@ use crate::run::Run;
 
 /// A change of one key, by its axes.
 #[derive(Clone, Copy)]
-pub(crate) struct Change<'a> {
+pub(crate) struct Change<'c, 'a> {
     pub key: &'a [u8],
-    pub terms: Terms<'a>,
-    pub ends: Ends,
+    pub axes: &'c Axes<'a>,
     pub to: To<'a>,
 }
 
@@ -32,22 +31,6 @@ pub(crate) enum To<'a> {
     Nothing,
 }
 
-/// The value that a change leaves.
-struct Left<'a> {
-    value: Value<'a>,
-    /// When it ends, if the change does not say.
-    ends: Option<ClusterTime>,
-    /// What the usual answer tells before the version.
-    told: Option<[u8; 8]>,
-}
-
-impl<'a> Left<'a> {
-    /// One that ends when the value before would have.
-    fn keeping(value: Value<'a>, seen: &Seen<'_>, told: Option<[u8; 8]>) -> Self {
-        Self { value, ends: seen.ends(), told }
-    }
-}
-
 /// Why a counter stays as it is.
 pub(crate) enum Failed {
     Overflow,
@@ -58,41 +41,67 @@ pub(crate) enum Failed {
 
 impl<'r, 'a> Run<'r, 'a> {
     /// Changes one key, whatever the change is.
-    pub fn change(&mut self, change: Change<'a>) {
-        let Change { key, terms, ends, to } = change;
-        let seen = self.see(key);
-        if let Some(condition) = terms.condition
-            && !self.meets(&seen, condition)
-        {
-            return self.condition_failed(&seen, terms.answer);
+    #[inline(always)]
+    pub fn change(&mut self, change: Change<'_, 'a>) {
+        let seen = self.see(change.key);
+        if change.axes.terms.condition.is_some() && !self.may_change(&seen, change.axes.terms) {
+            return;
         }
-        let left = match to {
-            To::Value(value) => Left { value: Value::Bytes(value), ends: None, told: None },
+        match change.to {
+            To::Value(value) => self.leave(&change, &seen, Value::Bytes(value), None, None),
             To::Sum(delta, bounds) => match self.sum(&seen, delta, bounds) {
-                Ok(sum) => Left::keeping(Value::Number(Number::new(sum)), &seen, Some(sum.to_le_bytes())),
-                Err(failed) => return self.failed(&failed, &seen),
+                Ok(sum) => {
+                    let value = Value::Number(Number::new(sum));
+                    self.leave(&change, &seen, value, seen.ends(), Some(sum.to_le_bytes()));
+                }
+                Err(failed) => self.failed(&failed, &seen),
             },
             To::Longer(more) => match self.longer(&seen, more) {
-                Some((value, len)) => Left::keeping(value, &seen, Some(len.to_le_bytes())),
-                None => return self.draft.answer(OutcomeCode::TooLarge),
+                Some((value, len)) => self.leave(&change, &seen, value, seen.ends(), Some(len.to_le_bytes())),
+                None => self.draft.answer(OutcomeCode::TooLarge),
             },
             To::Same if seen.value().is_some() => {
-                Left::keeping(self.draft.appended(self.log, seen.value(), &[]), &seen, None)
+                let same = self.draft.appended(self.log, seen.value(), &[]);
+                self.leave(&change, &seen, same, seen.ends(), None);
             }
             To::Nothing if seen.value().is_some() => {
-                self.draft.remove(self.table, key, &seen);
-                return self.changed(terms.answer, None, seen.version(), &seen);
+                self.draft.remove(self.table, change.key, &seen);
+                self.changed(change.axes.terms.answer, None, seen.version(), &seen);
             }
-            To::Same | To::Nothing => return self.draft.answer(OutcomeCode::NotFound),
-        };
-        let ends = match ends {
-            Ends::Usual => left.ends,
+            To::Same | To::Nothing => self.draft.answer(OutcomeCode::NotFound),
+        }
+    }
+
+    /// Whether the condition holds; if not, that is the answer.
+    #[cold]
+    #[inline(never)]
+    fn may_change(&mut self, seen: &Seen<'r>, terms: Terms<'_>) -> bool {
+        let meets = terms.condition.is_none_or(|condition| self.meets(seen, condition));
+        if !meets {
+            self.condition_failed(seen, terms.answer);
+        }
+        meets
+    }
+
+    /// The change leaves this value. `usual`: when the value ends, if the change does not say. `told`: what the usual answer tells before the
+    /// version.
+    #[inline(always)]
+    fn leave(
+        &mut self,
+        change: &Change<'_, 'a>,
+        seen: &Seen<'r>,
+        value: Value<'a>,
+        usual: Option<ClusterTime>,
+        told: Option<[u8; 8]>,
+    ) {
+        let ends = match change.axes.ends {
+            Ends::Usual => usual,
             Ends::AfterMade(_) if seen.value().is_some() => seen.ends(),
             Ends::After(lifetime) | Ends::AfterMade(lifetime) => Some(lifetime.ends(self.begun)),
             Ends::Never => None,
         };
-        let version = self.put(key, seen, left.value, ends);
-        self.changed(terms.answer, left.told, version, &seen);
+        let version = self.put(change.key, *seen, value, ends);
+        self.changed(change.axes.terms.answer, told, version, seen);
     }
 
     /// Gives a key its next value. Returns the value's version.
@@ -105,15 +114,23 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     /// Says that a change is done. `told`: what it tells before the version, if it is answered as usual.
-    fn changed(&mut self, answer: Answer, told: Option<[u8; 8]>, version: u64, seen: &Seen<'_>) {
+    #[inline(always)]
+    fn changed(&mut self, answer: Answer, told: Option<[u8; 8]>, version: u64, seen: &Seen<'r>) {
         self.done();
+        if answer != Answer::Usual {
+            return self.tell_otherwise(answer, version, seen);
+        }
+        if let Some(told) = told {
+            self.draft.answer_bytes(&told);
+        }
+        self.tell(version);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_otherwise(&mut self, answer: Answer, version: u64, seen: &Seen<'r>) {
         match answer {
-            Answer::Usual => {
-                if let Some(told) = told {
-                    self.draft.answer_bytes(&told);
-                }
-                self.tell(version);
-            }
+            Answer::Usual => unreachable!("told by whoever makes the change"),
             Answer::Old => {
                 self.tell(version);
                 self.tell(seen.version());

@@ -490,10 +490,15 @@ impl<'a> Draft<'a> {
         OutcomeCode::from_number(result[*part_at]).expect("a part answers")
     }
 
-    /// The part that was begun last has failed: nothing changes, and its result is all that is told.
+    /// The part that was begun last has failed: nothing changes, and its result is all that is told. Of a condition only the version is told,
+    /// whatever the part asked for: a reason goes from shard to shard, and is kept (`REASON_BYTES_MAX`).
     pub(crate) fn fail_at_part(&mut self, number: u32) {
         self.clear();
         let More { result, part_at, .. } = &mut *self.more;
+        if result[*part_at] == OutcomeCode::ConditionFailed as u8 {
+            result[*part_at - PART_HEAD_BYTES] = Shape::Version as u8;
+            result.truncate(*part_at + 1 + size_of::<u64>());
+        }
         let mut told = vec![OutcomeCode::NotCommitted as u8];
         told.extend_from_slice(&number.to_le_bytes());
         told.push(result[*part_at - PART_HEAD_BYTES]);

@@ -12,7 +12,7 @@ use kasha_log::Log;
 use kasha_types::limits::TRANSACTION_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, TableId};
-use kasha_wire::operation::{self, Answer, Bounds, Check, Ends, Item, Items, PartOperation, Parts};
+use kasha_wire::operation::{self, Answer, Axes, Bounds, Check, Item, Items, PartOperation, Parts};
 use kasha_wire::{OutcomeCode, Read, Update};
 
 use crate::Store;
@@ -43,15 +43,13 @@ impl<'r, 'a> Run<'r, 'a> {
     #[inline(always)]
     fn update(&mut self, update: &Update<'a>) {
         match *update {
-            Update::Put { key, terms, ends, value } => self.change(Change { key, terms, ends, to: To::Value(value) }),
-            Update::Increment { key, terms, ends, delta, bounds } => {
-                self.change(Change { key, terms, ends, to: To::Sum(delta, bounds) })
+            Update::Put { key, ref axes, value } => self.change(Change { key, axes, to: To::Value(value) }),
+            Update::Increment { key, ref axes, delta, bounds } => {
+                self.change(Change { key, axes, to: To::Sum(delta, bounds) });
             }
-            Update::Append { key, terms, ends, value } => {
-                self.change(Change { key, terms, ends, to: To::Longer(value) })
-            }
-            Update::Delete { key, terms } => self.change(Change { key, terms, ends: Ends::Usual, to: To::Nothing }),
-            Update::Keep { key, terms, ends } => self.change(Change { key, terms, ends, to: To::Same }),
+            Update::Append { key, ref axes, value } => self.change(Change { key, axes, to: To::Longer(value) }),
+            Update::Delete { key, terms } => self.change(Change { key, axes: &Axes::with(terms), to: To::Nothing }),
+            Update::Keep { key, ref axes } => self.change(Change { key, axes, to: To::Same }),
             Update::MultiPut { pairs: items } => self.multi_put(items),
             Update::MultiDelete { keys: items } => self.multi_delete(items),
             Update::MultiIncrement { deltas: items } => self.multi_increment(items),

@@ -31,7 +31,8 @@ pub const PARTICIPANTS_MAX: usize = 32;
 
 /// Transactions that one is told to be behind, in a word between participants; of a longer list nothing is told.
 pub const BEHIND_MAX: usize = 16;
-/// Bytes that tell why a transaction over several shards does not happen: the number of a part, its code, and what a check found.
+/// Bytes that tell why a transaction over several shards does not happen: the number of a part, the shape of its result, and the
+/// version that a condition found.
 pub const REASON_BYTES_MAX: usize = 64;
 
 /// Bytes of a frame's payload: a full witness fetch or log chunk must fit.

@@ -3,11 +3,12 @@
 //! ```text
 //! offset  bytes  field
 //!      0      4  length of the payload
-//!      4      4  CRC32C of bytes 11..16 and the payload
+//!      4      4  CRC32C of bytes 12..16 and the payload
 //!      8      2  magic 0x4B53 ("SK" in little endian)
 //!     10      1  wire version
-//!     11      1  kind
-//!     12      4  reserved, 0
+//!     11      1  reserved, 0
+//!     12      1  kind
+//!     13      3  reserved, 0
 //!     16      …  payload
 //! ```
 //!
@@ -23,8 +24,9 @@ pub const FRAME_HEADER_BYTES: usize = 16;
 
 const MAGIC: u16 = 0x4B53;
 const VERSION_AT: usize = 10;
+const KIND_AT: usize = 12;
 /// Where what the checksum is about begins.
-const CHECKED_FROM: usize = 11;
+const CHECKED_FROM: usize = 12;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
@@ -152,14 +154,14 @@ impl FrameHeader {
         if header[VERSION_AT] != version.0 {
             return Err(FrameError::Version { found: WireVersion(header[VERSION_AT]), wanted: version });
         }
-        if word(12) != 0 {
+        if header[11] != 0 || word(12) >> 8 != 0 {
             return Err(FrameError::Magic);
         }
         let len = word(0);
         if len as usize > FRAME_BYTES_MAX {
             return Err(FrameError::TooLarge(len));
         }
-        Ok(Some(Self { payload_len: len as usize, kind: header[11], crc: word(4) }))
+        Ok(Some(Self { payload_len: len as usize, kind: header[KIND_AT], crc: word(4) }))
     }
 
     /// Checks a whole frame (header and payload) and returns its payload.
@@ -186,7 +188,7 @@ impl FrameHeader {
 #[must_use]
 pub fn split(frame: &[u8]) -> (u8, &[u8]) {
     let (header, payload) = frame.split_at(FRAME_HEADER_BYTES);
-    (header[11], payload)
+    (header[KIND_AT], payload)
 }
 
 /// Makes whole frames, of which the last may have a tail that lies elsewhere, frames of this version. Their layouts are the same in
@@ -205,7 +207,7 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
     let mut header = [0; FRAME_HEADER_BYTES];
     header[8..10].copy_from_slice(&MAGIC.to_le_bytes());
-    (header[VERSION_AT], header[11]) = (WIRE_VERSION.0, kind as u8);
+    (header[VERSION_AT], header[KIND_AT]) = (WIRE_VERSION.0, kind as u8);
     out.extend_from_slice(&header);
     start
 }

@@ -5,8 +5,9 @@
 //! in a set.
 
 use crate::codec::{DecodeError, Reader, Wire};
-use crate::frame::Kind;
+use crate::frame::{self, Kind};
 use crate::message::*;
+use crate::version::WireVersion;
 
 /// A message, or a closed set of messages.
 pub trait Message: Wire {
@@ -42,7 +43,11 @@ pub trait Message: Wire {
 
     /// Appends a whole frame.
     fn encode(&self, out: &mut Vec<u8>) {
+        let begins = out.len();
         crate::hot::encode_small(Kind::Message, self, out);
+        if const { Self::CARRIED & !Handshake::CARRIED == 0 } {
+            frame::restamp(&mut out[begins..], WireVersion::HANDSHAKE);
+        }
     }
 
     /// Reads a whole payload.

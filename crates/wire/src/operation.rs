@@ -1,8 +1,8 @@
 //! Operations: one row each says its code, its name, its arguments, the shape of its result, and whether it only gives
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
-//! A change of one key has a row, and says in its arguments what else it may say: `terms` are a condition and an answer
-//! ([`terms`], [`condition`]), `ends` is when the value ends ([`ends`]). So a new condition, or a new answer, is one for all of them.
+//! A change of one key has a row, and says in its `axes` what else it may say: a condition ([`condition`]), an answer ([`terms`]), and when
+//! the value ends ([`ends`]). So a new condition, or a new answer, is one for all of them.
 //!
 //! Arguments are encoded in the row's order: `key` and `value` by length and bytes, `delta` as an `i64`, `bounds` as a byte and, if it
 //! is 1, two of these, `cursor` as a `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]),
@@ -30,7 +30,7 @@ pub use items::{Item, ItemKind, Items, ItemsBuffer};
 pub use lifetime::Lifetime;
 pub use participants::{Participants, ParticipantsBuffer};
 pub use parts::{Part, PartOperation, Parts, PartsBuffer};
-pub use terms::{Answer, Terms};
+pub use terms::{Answer, Axes, Terms};
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ macro_rules! argument {
     ($a:lifetime key) => { &$a [u8] };
     ($a:lifetime value) => { &$a [u8] };
     ($a:lifetime terms) => { Terms<$a> };
-    ($a:lifetime ends) => { Ends };
+    ($a:lifetime axes) => { Axes<$a> };
     ($a:lifetime condition) => { Condition<$a> };
     ($a:lifetime delta) => { i64 };
     ($a:lifetime bounds) => { Bounds };
@@ -129,7 +129,7 @@ macro_rules! operations {
             ///
             /// # Errors
             /// If the source has them not, or there is no such code.
-            #[inline]
+            #[inline(always)]
             pub fn build<S: Source<'a>>(code: u8, source: &mut S) -> Result<Self, S::Error> {
                 Ok(match code {
                     $($code => Self::$variant { $($argument: source.$argument()?),+ },)+
@@ -149,7 +149,7 @@ macro_rules! operations {
             ///
             /// # Errors
             /// If they do not, or exceed a limit.
-            #[inline]
+            #[inline(always)]
             pub fn decode(code: u8, bytes: &'a [u8]) -> Result<Self, DecodeError> {
                 let mut reader = Reader::new(bytes);
                 let operation = Self::build(code, &mut reader)?;
@@ -216,11 +216,11 @@ macro_rules! operations {
 operations! {
     /// An operation that changes something, or may.
     Update: "an update's code";
-    1 Put "put" (key, terms, ends, value) => Version;
-    2 Increment "increment" (key, terms, ends, delta, bounds) => Number;
-    3 Append "append" (key, terms, ends, value) => Length;
+    1 Put "put" (key, axes, value) => Version;
+    2 Increment "increment" (key, axes, delta, bounds) => Number;
+    3 Append "append" (key, axes, value) => Length;
     4 Delete "delete" (key, terms) => Version, frees;
-    5 Keep "keep" (key, terms, ends) => Version;
+    5 Keep "keep" (key, axes) => Version;
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
@@ -248,13 +248,13 @@ operations! {
 impl<'a> Update<'a> {
     /// Whether it gives a key a lifetime, which counts from when the update was begun.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn has_lifetime(&self) -> bool {
         match self {
-            Self::Put { ends, .. }
-            | Self::Increment { ends, .. }
-            | Self::Append { ends, .. }
-            | Self::Keep { ends, .. } => ends.lifetime().is_some(),
+            Self::Put { axes, .. }
+            | Self::Increment { axes, .. }
+            | Self::Append { axes, .. }
+            | Self::Keep { axes, .. } => axes.ends.lifetime().is_some(),
             Self::Transaction { parts } => parts.have_lifetime(),
             Self::Delete { .. } | Self::MultiPut { .. } | Self::MultiDelete { .. } | Self::MultiIncrement { .. } => {
                 false
@@ -267,11 +267,11 @@ impl<'a> Update<'a> {
     #[inline]
     pub fn terms(&self) -> Terms<'a> {
         match *self {
-            Self::Put { terms, .. }
-            | Self::Increment { terms, .. }
-            | Self::Append { terms, .. }
-            | Self::Delete { terms, .. }
-            | Self::Keep { terms, .. } => terms,
+            Self::Put { axes, .. }
+            | Self::Increment { axes, .. }
+            | Self::Append { axes, .. }
+            | Self::Keep { axes, .. } => axes.terms,
+            Self::Delete { terms, .. } => terms,
             Self::MultiPut { .. }
             | Self::MultiDelete { .. }
             | Self::MultiIncrement { .. }
@@ -283,11 +283,11 @@ impl<'a> Update<'a> {
     #[must_use]
     pub fn with_terms(mut self, new: Terms<'a>) -> Self {
         match &mut self {
-            Self::Put { terms, .. }
-            | Self::Increment { terms, .. }
-            | Self::Append { terms, .. }
-            | Self::Delete { terms, .. }
-            | Self::Keep { terms, .. } => *terms = new,
+            Self::Put { axes, .. }
+            | Self::Increment { axes, .. }
+            | Self::Append { axes, .. }
+            | Self::Keep { axes, .. } => axes.terms = new,
+            Self::Delete { terms, .. } => *terms = new,
             Self::MultiPut { .. }
             | Self::MultiDelete { .. }
             | Self::MultiIncrement { .. }
@@ -300,10 +300,10 @@ impl<'a> Update<'a> {
     #[must_use]
     pub fn with_ends(mut self, new: Ends) -> Option<Self> {
         match &mut self {
-            Self::Put { ends, .. }
-            | Self::Increment { ends, .. }
-            | Self::Append { ends, .. }
-            | Self::Keep { ends, .. } => *ends = new,
+            Self::Put { axes, .. }
+            | Self::Increment { axes, .. }
+            | Self::Append { axes, .. }
+            | Self::Keep { axes, .. } => axes.ends = new,
             Self::Delete { .. }
             | Self::MultiPut { .. }
             | Self::MultiDelete { .. }
@@ -319,10 +319,10 @@ impl<'a> Update<'a> {
         self.terms().answer.shape(self.row().shape)
     }
 
-    /// Whether it can only give memory back. A result as large as a value takes some.
+    /// Whether it can only give memory back. The old value in the result takes some.
     #[must_use]
     pub fn only_frees(&self) -> bool {
-        self.row().only_frees && self.terms().answer == Answer::Usual
+        self.row().only_frees && self.terms().answer != Answer::Old
     }
 }
 

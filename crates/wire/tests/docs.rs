@@ -7,7 +7,7 @@ use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
 use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
-use kasha_wire::operation::{Answer, Check, Condition, Ends};
+use kasha_wire::operation::{Answer, Check, Condition};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CleanerState, Memory};
 use kasha_wire::{
@@ -211,7 +211,6 @@ fn operations_and_outcomes() {
     let numbers = |title| numbered(title).iter().map(|row| row.0).collect::<Vec<_>>();
     assert_eq!(numbers("Conditions"), Condition::CODES);
     assert_eq!(numbers("Answers"), Answer::CODES);
-    assert_eq!(numbers("Ends"), Ends::CODES);
     let of_one_key = (0..=u8::MAX).filter(|&number| Shape::from_number(number).is_some_and(Shape::is_of_one_key));
     assert_eq!(numbers("Shapes"), of_one_key.collect::<Vec<_>>());
     let outcomes = (0..=u8::MAX).filter_map(|code| Some((code, format!("{:?}", OutcomeCode::from_number(code)?))));

@@ -63,5 +63,6 @@ fn a_header_says_what_is_wrong() {
     let mut later = frame.clone();
     kasha_wire::frame::restamp(&mut later, WireVersion(12));
     assert!(FrameHeader::parse_of(WireVersion(12), &later).unwrap().unwrap().check(&later).is_ok());
-    assert_eq!(changed(11, 99), Ok(Some(false)), "the kind is under the checksum");
+    assert_eq!(changed(11, 1), Err(FrameError::Magic), "reserved");
+    assert_eq!(changed(12, 99), Ok(Some(false)), "the kind is under the checksum");
 }

@@ -118,7 +118,7 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     assert!(told.contains("not a Kasha frame"), "{told}");
     // A program from before the handshake that is for ever.
     let told = text(port, &with_byte(hello(), 10, 10));
-    assert!(told.contains(&format!("wire version 10, but this side speaks {WIRE_VERSION}")), "{told}");
+    assert!(told.contains("a greeting of wire version 10"), "{told}");
     let (least, latest) = (WireVersion(WIRE_VERSION.0 + 1), WireVersion(WIRE_VERSION.0 + 2));
     let mut later = Vec::new();
     message::Hello {

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use kasha_types::{ClusterId, Incarnation};
 use kasha_wire::message::{GetStatus, GetTurns, GetUsage, Hello, StatusIs, TurnsAre, UsageIs, Welcome};
 use kasha_wire::status::{CoreStatus, LoopTurns, LoopUsage};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message, WireVersion, frame};
 
 use crate::limits;
 
@@ -17,6 +17,8 @@ use crate::limits;
 #[derive(Debug)]
 pub(crate) struct Probe {
     stream: TcpStream,
+    /// The version that is spoken.
+    version: WireVersion,
     questions: u64,
 }
 
@@ -26,15 +28,16 @@ impl Probe {
         let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_read_timeout(Some(limits::OPERATION))?;
         stream.set_nodelay(true)?;
-        let mut probe = Self { stream, questions: 0 };
+        let mut probe = Self { stream, version: WireVersion::HANDSHAKE, questions: 0 };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
-        let Welcome { .. } = probe.ask(&Hello {
+        let Welcome { version, .. } = probe.ask(&Hello {
             versions: kasha_wire::WireVersions::OURS,
             cluster,
             from: None,
             incarnation,
             to: None,
         })?;
+        probe.version = version;
         Ok(probe)
     }
 
@@ -65,10 +68,11 @@ impl Probe {
     fn ask<A: Message>(&mut self, question: &impl Message) -> anyhow::Result<A> {
         let mut frame = Vec::new();
         question.encode(&mut frame);
+        frame::restamp(&mut frame, self.version);
         self.stream.write_all(&frame).context("a node hears no question")?;
         frame.resize(FRAME_HEADER_BYTES, 0);
         self.stream.read_exact(&mut frame).context("a node does not answer")?;
-        let header = FrameHeader::parse(&frame)?.context("a frame's header")?;
+        let header = FrameHeader::parse_of(self.version, &frame)?.context("a frame's header")?;
         frame.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
         self.stream.read_exact(&mut frame[FRAME_HEADER_BYTES..])?;
         A::decode(header.check(&frame)?).with_context(|| format!("the answer of a node to {}", question.name()))

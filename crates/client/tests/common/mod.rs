@@ -181,7 +181,7 @@ impl Net {
     }
 
     pub(crate) fn frame(&mut self, from: Endpoint, bytes: &[u8]) {
-        let kind = bytes[11];
+        let kind = bytes[12];
         self.input(Input::Frame { from, kind, payload: &bytes[FRAME_HEADER_BYTES..] });
     }
 

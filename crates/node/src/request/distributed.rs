@@ -14,6 +14,7 @@ use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
 use kasha_transaction::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, Why as Against};
+use kasha_types::limits::REASON_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, ListVersion, LogEnd, LogPosition, RpcId};
@@ -404,6 +405,7 @@ impl RequestPath<'_> {
             }
             Some(keeper) => {
                 let elsewhere = vec![OutcomeCode::RefusedElsewhere as u8];
+                assert!(result.len() <= REASON_BYTES_MAX, "what a part failed at is told in a few bytes");
                 let reason = Reason { keeper, result };
                 self.refuse_for_good(log, received, proposal, (how, elsewhere), Keep::Reason(reason))
             }

@@ -118,7 +118,7 @@ impl Cluster {
         what(core);
         assert_eq!(core.shell.stopped, None);
         for (to, frame) in std::mem::take(&mut core.shell.sent) {
-            let kind = Kind::from_number(frame[11]).expect("a frame");
+            let kind = Kind::from_number(frame[12]).expect("a frame");
             match to {
                 // Whoever lies may name nodes that there are not.
                 Endpoint::Core(to) if !(1..=3).contains(&to.node.0) => {

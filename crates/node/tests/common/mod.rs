@@ -123,7 +123,7 @@ impl Heard {
     /// What a frame to a client says, if it answers a request or a read.
     pub fn of(frame: &[u8]) -> Option<Self> {
         let payload = &frame[FRAME_HEADER_BYTES..];
-        Some(match Kind::from_number(frame[11])? {
+        Some(match Kind::from_number(frame[12])? {
             Kind::Answer => {
                 let view = AnswerView::decode(payload).expect("an answer");
                 Self::Answer { synced: view.synced, result: view.result.to_vec() }

@@ -95,7 +95,7 @@ fn frame(cluster: &Cluster, u: &mut Unstructured<'_>) -> Result<(u8, Vec<u8>)> {
         }
         _ => frame = [vec![0; FRAME_HEADER_BYTES], draw::bytes(u, 100)?].concat(),
     }
-    let (mut kind, mut payload) = (frame[11], frame.split_off(FRAME_HEADER_BYTES));
+    let (mut kind, mut payload) = (frame[12], frame.split_off(FRAME_HEADER_BYTES));
     if draw::one_in(u, 2)? {
         for damage in draw::up_to::<Damage>(u, 3)? {
             damage.apply(&mut payload);

@@ -54,8 +54,9 @@ impl Speech {
     fn reason(&self) -> String {
         match self {
             Self::OtherVersion(version) => format!(
-                "wire version {version}, but this side speaks {WIRE_VERSION}: run the same version of Kasha on both sides \
-                 (K0206)"
+                "a greeting of wire version {version}, but every greeting is of {}: run releases of Kasha on both sides \
+                 that understand each other (K0206)",
+                WireVersion::HANDSHAKE
             ),
             Self::Nothing => "no Hello came in time: let only Kasha's programs connect here, or see what delays the \
                               network (K0202)"

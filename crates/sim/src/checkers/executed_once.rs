@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::slot_of;
-use kasha_wire::operation::{Item, Terms};
+use kasha_wire::operation::{Axes, Item};
 use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
@@ -48,7 +48,7 @@ pub fn check(history: &History) -> Vec<String> {
     for (action, told) in updates {
         let Some(update) = action.update() else { continue };
         match update {
-            Update::Increment { key, delta, terms: Terms::NONE, .. } => {
+            Update::Increment { key, delta, axes: Axes::NONE, .. } => {
                 let number = match told {
                     Told::Executed { outcome: Outcome::Number(value, _), .. } => Some(*value),
                     Told::Executed { .. } | Told::NotExecuted => continue,
@@ -66,7 +66,7 @@ pub fn check(history: &History) -> Vec<String> {
                     count(counters.entry(key).or_default(), delta, number);
                 }
             }
-            Update::Append { key, value: token, terms: Terms::NONE, .. } => {
+            Update::Append { key, value: token, axes: Axes::NONE } => {
                 let entry = tokens.entry(key).or_default();
                 entry.mixed |= !token.ends_with(&[TOKEN_END]);
                 match told {

@@ -55,7 +55,7 @@ fn writes_of(history: &History) -> BTreeMap<&[u8], Vec<Write<'_>>> {
     for operation in history.operations() {
         let mut made = Vec::new();
         match operation.action.update() {
-            Some(Update::Put { key, value, terms: Terms::NONE, .. }) => made.push((key, Some(value))),
+            Some(Update::Put { key, value, axes }) if axes.terms == Terms::NONE => made.push((key, Some(value))),
             Some(Update::MultiPut { pairs }) => made.extend(pairs.iter().map(|pair| (pair.key, Some(pair.value)))),
             Some(Update::Delete { key, terms: Terms::NONE }) => made.push((key, None)),
             _ => {}

@@ -5,7 +5,7 @@
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
-use kasha_wire::operation::{Check, Condition, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Answer, Check, Condition, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer, Terms};
 use kasha_wire::{Read, Update};
 
 use super::{Ask, Workload};
@@ -63,7 +63,11 @@ impl Distributed {
     fn part(&mut self, rng: &mut Rng, parts: &mut PartsBuffer) {
         let ((table, key), value) = (self.key_of_a_table(rng), self.value(rng));
         let key = &key[..];
-        let operation = match rng.below(10) {
+        let operation = match rng.below(11) {
+            10 => {
+                let terms = Terms::only_if(Condition::Version(rng.below(3))).answering(Answer::Old);
+                PartOperation::Update(Update::put(key, &value).with_terms(terms))
+            }
             0..3 => PartOperation::Update(Update::put(key, &value)),
             3 => PartOperation::Update(Update::delete(key)),
             4 => PartOperation::Update(Update::increment(key, 1)),

@@ -240,7 +240,7 @@ impl Cluster {
             (_, None) => unreachable!("only accepted connections have no party"),
         };
         let payload = frame[FRAME_HEADER_BYTES..].to_vec();
-        let letter = Letter { from, to, kind: frame[11], payload, connection };
+        let letter = Letter { from, to, kind: frame[12], payload, connection };
         self.reaches(&letter).then_some(letter)
     }
 

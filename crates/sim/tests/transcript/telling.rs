@@ -79,7 +79,7 @@ impl Script {
             }
         }
         for (to, gate, frame) in &turn.waits {
-            let text = frames::describe(frame[11], &frame[kasha_wire::FRAME_HEADER_BYTES..], &self.clients.names);
+            let text = frames::describe(frame[12], &frame[kasha_wire::FRAME_HEADER_BYTES..], &self.clients.names);
             let gate = match gate {
                 Gate::Now => unreachable!("it is open"),
                 Gate::Synced { position, .. } => format!("synced {}", position.offset),

@@ -17,7 +17,7 @@ use super::ends::Ends;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
 use super::lifetime::Lifetime;
 use super::parts::Parts;
-use super::terms::{Answer, Terms};
+use super::terms::{Answer, Axes, Terms};
 use crate::{DecodeError, Reader};
 
 /// Gives arguments in their order.
@@ -50,13 +50,15 @@ pub trait Source<'a>: Sized {
     fn answer(&mut self) -> Result<Answer, Self::Error> {
         Answer::from_number(self.which(Answer::CODES)?).ok_or_else(|| Self::no_such_operation("an answer's number"))
     }
+    #[inline(always)]
+    fn axes(&mut self) -> Result<Axes<'a>, Self::Error> {
+        Axes::build(self.which(Axes::all(true))?, self)
+    }
+    /// Of a change that leaves no value.
     #[inline]
     fn terms(&mut self) -> Result<Terms<'a>, Self::Error> {
-        Terms::build(self.which(&Terms::ALL)?, self)
-    }
-    #[inline]
-    fn ends(&mut self) -> Result<Ends, Self::Error> {
-        Ends::build(self.which(Ends::CODES)?, self)
+        let Axes { terms, ends } = Axes::build(self.which(Axes::all(false))?, self)?;
+        if ends == Ends::Usual { Ok(terms) } else { Err(Self::no_such_operation("the end of no value")) }
     }
     // Of a listing, which whoever draws operations on keys does not draw.
     fn cursor(&mut self) -> Result<ScanCursor, Self::Error> {
@@ -131,10 +133,11 @@ pub trait Visitor<'a>: Sized {
     fn bounds(&mut self, _: Bounds) {}
     fn condition(&mut self, _: Condition<'a>) {}
     fn answer(&mut self, _: Answer) {}
-    fn terms(&mut self, terms: Terms<'a>) {
-        terms.visit(self);
-    }
     fn ends(&mut self, _: Ends) {}
+    fn axes(&mut self, _: Axes<'a>) {}
+    fn terms(&mut self, terms: Terms<'a>) {
+        self.axes(Axes::with(terms));
+    }
     fn cursor(&mut self, _: ScanCursor) {}
     fn most(&mut self, _: u32) {}
     fn prefix(&mut self, _: &'a [u8]) {}
@@ -181,12 +184,11 @@ impl<'a> Visitor<'a> for Encoder<'_> {
     fn answer(&mut self, answer: Answer) {
         self.0.extend(answer.code());
     }
-    fn terms(&mut self, terms: Terms<'a>) {
-        self.0.push(terms.has());
-        terms.visit(self);
+    fn axes(&mut self, axes: Axes<'a>) {
+        self.0.push(axes.has());
+        axes.visit(self);
     }
     fn ends(&mut self, ends: Ends) {
-        self.0.push(ends.code());
         if let Some(lifetime) = ends.lifetime() {
             self.version(lifetime.millis());
         }
@@ -278,6 +280,9 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
     fn answer(&mut self, answer: Answer) {
         self.show(format_args!("telling {}", answer.name()));
     }
+    fn axes(&mut self, axes: Axes<'a>) {
+        axes.visit(self);
+    }
     fn ends(&mut self, ends: Ends) {
         match ends {
             Ends::Usual => {}
@@ -339,6 +344,9 @@ impl Limits {
 impl<'a> Visitor<'a> for Limits {
     fn condition(&mut self, condition: Condition<'a>) {
         condition.visit(self);
+    }
+    fn axes(&mut self, axes: Axes<'a>) {
+        axes.visit(self);
     }
     fn prefix(&mut self, prefix: &'a [u8]) {
         self.key(prefix);

@@ -3,7 +3,7 @@
 use super::arguments::Source;
 use super::lifetime::Lifetime;
 
-/// When the value of a change ends. Encoded as its number and, with a lifetime, its milliseconds.
+/// When the value of a change ends. Encoded as a number, among the bits of [`super::Axes`], and a lifetime's milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
     /// As the operation says: the value of a put never ends; every other change keeps the end that is there.
@@ -18,15 +18,12 @@ pub enum Ends {
 }
 
 impl Ends {
-    /// The numbers of all of them.
-    pub const CODES: &'static [u8] = &[0, 1, 2, 3];
-
     /// The one with this number, its lifetime taken from `source`.
     ///
     /// # Errors
     /// If the source has no lifetime, or there is no such number.
     #[inline]
-    pub fn build<'a, S: Source<'a>>(code: u8, source: &mut S) -> Result<Self, S::Error> {
+    pub(super) fn build<'a, S: Source<'a>>(code: u8, source: &mut S) -> Result<Self, S::Error> {
         Ok(match code {
             0 => Self::Usual,
             1 => Self::After(source.lifetime()?),
@@ -37,8 +34,7 @@ impl Ends {
     }
 
     /// Its number on the wire and in logs.
-    #[must_use]
-    pub fn code(self) -> u8 {
+    pub(super) fn code(self) -> u8 {
         match self {
             Self::Usual => 0,
             Self::After(_) => 1,

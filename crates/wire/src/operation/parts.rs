@@ -8,7 +8,7 @@ use kasha_types::limits::OPERATION_KEYS_MAX;
 
 use super::arguments::{Excess, OneKey, Source, Visitor};
 use super::condition::Condition;
-use super::terms::Terms;
+use super::terms::{Axes, Terms};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
 use crate::{DecodeError, Reader};
@@ -280,7 +280,8 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn cannot_fail(&self) -> bool {
         self.iter().all(|part| match part.operation {
-            PartOperation::Update(Update::Put { terms, .. } | Update::Delete { terms, .. }) => terms == Terms::NONE,
+            PartOperation::Update(Update::Put { axes, .. }) => axes == Axes::NONE,
+            PartOperation::Update(Update::Delete { terms, .. }) => terms == Terms::NONE,
             PartOperation::Read(Read::Exists { .. }) => true,
             PartOperation::Update(_) | PartOperation::Read(_) | PartOperation::Check(_) => false,
         })

@@ -3,8 +3,8 @@
 use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{
-    Bounds, Check, Condition, Ends, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer,
-    Row, ScanCursor, Terms,
+    Bounds, Check, Condition, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row,
+    ScanCursor,
 };
 use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
@@ -98,11 +98,9 @@ impl<'a> Source<'a> for &'a Operation {
         Ok(self.version)
     }
     fn which(&mut self, of: &[u8]) -> Result<u8, &'static str> {
-        let which = if of.len() == Terms::ALL.len() { self.which } else { self.which / 4 % 4 };
+        // The byte of the axes, and which condition and answer.
+        let which = if of.len() >= 4 { self.which } else { self.which / 16 };
         Ok(of[usize::try_from(which).expect("small") % of.len()])
-    }
-    fn ends(&mut self) -> Result<Ends, &'static str> {
-        Ends::build(Ends::CODES[usize::try_from(self.which / 16).expect("small") % Ends::CODES.len()], self)
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.items[0].2)

@@ -17,7 +17,7 @@ const KINDS: usize = 64;
 
 /// The kind of a frame, or of its head.
 pub fn kind_of(frame: &[u8]) -> u8 {
-    frame[11]
+    frame[12]
 }
 
 pub fn address() -> SocketAddr {
