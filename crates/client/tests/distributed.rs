@@ -85,6 +85,25 @@ fn only_who_has_not_answered_is_asked_again() {
     assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
 }
 
+/// No tablet moves today. If one does, the participants are still those whom the body names.
+#[test]
+fn r8_11_participants_stay_what_they_are_when_their_tablets_move_to_one_shard() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, &done(&[(1, &version(21))]), true);
+    net.refuse(&high, Refusal::WrongShard);
+    net.configuration.version = ConfigVersion(2);
+    net.configuration.tablets.iter_mut().for_each(|tablet| tablet.shard = ShardId(0));
+    net.give_configuration(Endpoint::Coordinator);
+    net.pass(Duration::from_millis(100));
+    let again = net.take(Kind::Request);
+    assert!(!again.is_empty() && again.iter().all(|request| request.to == high.to));
+    assert_eq!(again[0].request().body, high.request().body);
+    net.answer(&again[0], &done(&[(1, &version(11)), (1, &version(12))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+}
+
 #[test]
 fn after_a_conflict_it_is_tried_under_another_id_and_no_answer_of_the_first_counts() {
     let mut net = Net::open(|_| ());

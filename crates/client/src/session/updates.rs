@@ -136,6 +136,9 @@ impl Session {
             self.give_back_number(slot, false);
             self.forget_answers(slot);
         }
+        // The participants are a part of the body, and stay what they are, whoever owns the keys by now (R8.11).
+        let has_several = self.calls[slot].participants.several().is_some();
+        let owner = owner.and_then(|shard| if has_several { Err(NoTarget::CrossShard) } else { Ok(shard) });
         match owner.and_then(|shard| self.target_at(shard)) {
             Ok(target) => {
                 let place = (Place::Shard(target.shard), &[target.shard][..]);
