@@ -59,12 +59,13 @@ use kasha_types::{ClientId, CoreId, LogSlice, Tick};
 use kasha_wire::Configuration;
 
 use crate::limits;
-use call::{Caller, Kind};
+use call::{Caller, Kind, Stage};
 use calls::Calls;
 use cluster::Cluster;
 use identities::Identities;
 use identity::{Identity, Place};
 use outcomes::Kept;
+use participant::Participants;
 use silence::Silence;
 use snapshots::Snapshots;
 use timers::Timers;
@@ -251,6 +252,16 @@ impl Machine for Session {
             let Some(call) = self.calls.get(slot) else { continue };
             assert!(call.caller != Caller::WasToldUnknown || call.is_sent(), "R2.2: what never left has an outcome");
             assert!(self.calls.armed(slot) <= call.wake(), "a call that waits for a moment is armed");
+            let is_in_flight = call.stage == Stage::InFlight;
+            match &call.participants {
+                Participants::One(attempt) => {
+                    assert_eq!(attempt.is_some(), is_in_flight, "R2.1: an attempt is of a call in flight");
+                }
+                // What several have said counts while the call waits, too.
+                several @ Participants::Several(_) => {
+                    assert!(!is_in_flight || several.targets().next().is_some(), "R2.1: a call in flight has attempts");
+                }
+            }
             let Kind::Update(update) = call.kind else { continue };
             if let Some(rpc) = update.rpc {
                 numbered_calls += 1;
