@@ -27,6 +27,7 @@ mod distributed;
 mod frames;
 mod identities;
 mod identity;
+mod listing;
 mod options;
 mod outcomes;
 mod pace;
@@ -48,6 +49,7 @@ mod wrong;
 pub use call::CoreQuestion;
 pub use calls::CallId;
 pub use completion::{Completion, CoreAnswer, TimeToLive, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
+pub use listing::{Count, Cursor, Listing, NoCursor, Shows};
 pub use options::{Again, CallOptions, Locking, Seeds, SessionOptions};
 pub use stats::SessionStats;
 

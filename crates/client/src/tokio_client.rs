@@ -20,7 +20,7 @@ mod values;
 pub use error::{Answer, Error, Rejection, Resolved, UnknownCall, Unresolved};
 pub use interactive::*;
 pub use names::Resolver;
-pub use scan::{Cursor, Listed, NoCursor, Scan, ScannedKey, ScannedValue};
+pub use scan::{Listed, Scan, ScannedKey, ScannedValue};
 pub use table::*;
 pub use transaction::*;
 

@@ -1,21 +1,13 @@
-//! Listing a table's keys, alone or with their values.
+//! Listing a table's keys, alone or with their values: the waiting, and the pages as values of programs.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use kasha_types::TableId;
-use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_wire::operation::ScanCursor;
+use kasha_wire::Outcome;
 use kasha_wire::outcome::ScannedPage;
-use kasha_wire::{Outcome, Read};
 
 use super::{Error, Table, Value};
-use crate::session::{WhyFailed, WhyNot};
-
-/// Keys of a page, unless told otherwise.
-const PAGE: u32 = 128;
+use crate::session::{Count, Cursor, Listing, Shows, WhyFailed, WhyNot};
 
 /// A listing of a table's keys, page after page. It is no snapshot: each key that has a value from the first call to the last comes
 /// exactly once, whatever fails meanwhile; a key that comes or goes meanwhile may come or not. What comes is durable.
@@ -25,9 +17,7 @@ const PAGE: u32 = 128;
 #[must_use = "nothing is listed until it is asked for"]
 pub struct Scan<T = ScannedKey> {
     table: Table,
-    prefix: Vec<u8>,
-    next: Option<ScanCursor>,
-    page: u32,
+    listing: Listing,
     deadline: Option<Duration>,
     keys: VecDeque<T>,
 }
@@ -36,14 +26,11 @@ pub struct Scan<T = ScannedKey> {
 pub trait Listed: Sized + private::FromPage {}
 
 mod private {
-    use kasha_wire::operation::ScanCursor;
-    use kasha_wire::{Outcome, Read};
+    use super::{Outcome, ScannedPage, Shows};
 
-    use super::ScannedPage;
-
-    /// How a page of it is asked for, and what the answer is.
+    /// What a page of it shows, and what the answer is.
     pub trait FromPage: Sized + Send + 'static {
-        fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_>;
+        const SHOWS: Shows;
         fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>>;
     }
 }
@@ -69,9 +56,7 @@ pub struct ScannedValue {
 impl Listed for ScannedKey {}
 
 impl private::FromPage for ScannedKey {
-    fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_> {
-        Read::Scan { cursor, most, prefix }
-    }
+    const SHOWS: Shows = Shows::Keys;
 
     fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>> {
         let ScannedPage { next, in_shard, keys } = keys_of(outcome)?;
@@ -83,9 +68,7 @@ impl private::FromPage for ScannedKey {
 impl Listed for ScannedValue {}
 
 impl private::FromPage for ScannedValue {
-    fn read(cursor: ScanCursor, most: u32, prefix: &[u8]) -> Read<'_> {
-        Read::ScanValues { cursor, most, prefix }
-    }
+    const SHOWS: Shows = Shows::Values;
 
     fn page_of(outcome: Outcome) -> Option<ScannedPage<Self>> {
         match outcome {
@@ -98,32 +81,8 @@ impl private::FromPage for ScannedValue {
     }
 }
 
-/// Where a listing goes on: a text that another process may use, at any later time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
-    table: TableId,
-    at: ScanCursor,
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.table.0, self.at.number())
-    }
-}
-
-/// A text is no cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no cursor: give the one that the page before ended with (K0320)")]
-pub struct NoCursor;
-
-impl FromStr for Cursor {
-    type Err = NoCursor;
-
-    fn from_str(text: &str) -> Result<Self, NoCursor> {
-        let (table, at) = text.split_once('-').ok_or(NoCursor)?;
-        let at = at.parse().ok().and_then(ScanCursor::from_number).ok_or(NoCursor)?;
-        Ok(Self { table: TableId(table.parse().map_err(|_| NoCursor)?), at })
-    }
+fn not_possible(why: WhyNot) -> Error {
+    Error::Failed(WhyFailed::NotPossible(why))
 }
 
 fn keys_of(outcome: Outcome) -> Option<ScannedPage> {
@@ -136,8 +95,7 @@ fn keys_of(outcome: Outcome) -> Option<ScannedPage> {
 impl Table {
     /// A listing of the table's keys, from the beginning.
     pub fn scan(&self) -> Scan {
-        let (prefix, next, keys) = (Vec::new(), Some(ScanCursor::START), VecDeque::new());
-        Scan { table: self.clone(), prefix, next, page: PAGE, deadline: None, keys }
+        Scan { table: self.clone(), listing: Listing::new(self.id()), deadline: None, keys: VecDeque::new() }
     }
 
     /// How many keys of the table have a value. The shards are asked one after the other, so it is no number of one moment while
@@ -146,12 +104,11 @@ impl Table {
     /// # Errors
     /// If a shard does not answer.
     pub async fn count(&self) -> Result<u64, Error> {
-        let (mut next, mut count) = (Some(ScanCursor::START), 0);
-        while let Some(cursor) = next {
-            let page = self.read(&Read::Scan { cursor, most: 0, prefix: b"" }, keys_of).await?;
-            (next, count) = (page.next, count + page.in_shard);
+        let mut count = Count::default();
+        while let Some(read) = count.read() {
+            count.on_page(&self.read(&read, keys_of).await?);
         }
-        Ok(count)
+        Ok(count.keys())
     }
 }
 
@@ -159,15 +116,15 @@ impl Scan {
     /// Lists each key with its value, too: from where the listing is, without keys of a page that [`Self::next_key`] has not returned
     /// yet. A page has about 64 KiB of keys and values, and one value more.
     pub fn values(self) -> Scan<ScannedValue> {
-        let Self { table, prefix, next, page, deadline, keys: _ } = self;
-        Scan { table, prefix, next, page, deadline, keys: VecDeque::new() }
+        let Self { table, listing, deadline, keys: _ } = self;
+        Scan { table, listing, deadline, keys: VecDeque::new() }
     }
 }
 
 impl<T: Listed> Scan<T> {
     /// Only keys that begin with these bytes. All keys are looked at.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
-        self.prefix = prefix.as_ref().to_vec();
+        self.listing.set_prefix(prefix.as_ref());
         self
     }
 
@@ -176,16 +133,13 @@ impl<T: Listed> Scan<T> {
     /// # Errors
     /// [`WhyNot::Cursor`] if the cursor is of another table, or of one that was dropped.
     pub fn resume(mut self, cursor: Cursor) -> Result<Self, Error> {
-        if cursor.table != self.table.id() {
-            return Err(Error::Failed(WhyFailed::NotPossible(WhyNot::Cursor)));
-        }
-        self.next = Some(cursor.at);
+        self.listing.resume(cursor).map_err(not_possible)?;
         Ok(self)
     }
 
     /// About how many keys are asked for at once. A page may have fewer, or none, and not be the last.
     pub fn page(mut self, keys: u32) -> Self {
-        self.page = keys.max(1);
+        self.listing.set_page(keys);
         self
     }
 
@@ -199,7 +153,7 @@ impl<T: Listed> Scan<T> {
     /// yet lie before it.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
-        self.next.map(|at| Cursor { table: self.table.id(), at })
+        self.listing.cursor()
     }
 
     /// The next page, which may be empty; `None`: there are no more.
@@ -207,17 +161,13 @@ impl<T: Listed> Scan<T> {
     /// # Errors
     /// If a shard does not answer. The same page can be asked for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<T>>, Error> {
-        let Some(cursor) = self.next else { return Ok(None) };
-        if self.prefix.len() > KEY_BYTES_MAX {
-            return Err(Error::Failed(WhyFailed::NotPossible(WhyNot::KeyTooLarge)));
-        }
-        let call = self.table.read(&T::read(cursor, self.page, &self.prefix), T::page_of);
+        let Some(read) = self.listing.read(T::SHOWS).map_err(not_possible)? else { return Ok(None) };
+        let call = self.table.read(&read, T::page_of);
         let page = match self.deadline {
             Some(deadline) => call.deadline(deadline).await?,
             None => call.await?,
         };
-        self.next = page.next;
-        Ok(Some(page.keys))
+        Ok(Some(self.listing.on_page(page)))
     }
 
     /// The next key; `None`: there are no more.
@@ -232,19 +182,5 @@ impl<T: Listed> Scan<T> {
             }
         }
         Ok(self.keys.pop_front())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_a_text() {
-        let cursor = Cursor { table: TableId(7), at: ScanCursor::from_number(5 << 32 | 9).expect("a slot") };
-        assert_eq!(cursor.to_string().parse(), Ok(cursor));
-        for text in ["", "7", "7-", "-7", "7-x", "x-7", "7-18446744073709551615", "4294967296-0", "7-1-2"] {
-            assert_eq!(text.parse::<Cursor>(), Err(NoCursor), "{text}");
-        }
     }
 }
