@@ -1,12 +1,13 @@
 //! A table is listed, page after page, while keys come and go.
 
+use kasha_client::session::{Listing as Pages, Shows};
 use kasha_machine::Rng;
-use kasha_wire::operation::{Lifetime, ScanCursor};
+use kasha_wire::Update;
+use kasha_wire::operation::Lifetime;
 use kasha_wire::outcome::Outcome;
-use kasha_wire::{Read, Update};
 
 use super::{Ask, Workload};
-use crate::history::{Action, Told};
+use crate::history::{Action, DEFAULT_TABLE, Told};
 
 /// Keys that are put and never deleted, of all slots. The checker `listed_once` knows them by their names.
 const STAYING: u64 = 60;
@@ -18,27 +19,31 @@ const CHANGING: u64 = 200;
 /// Listings, and what they list.
 #[derive(Debug)]
 pub struct Listing {
-    cursor: ScanCursor,
-    /// A page is under way.
-    waits: bool,
+    /// Where the present listing is: begun anew at its end.
+    pages: Pages,
+    /// The read of a page that is under way.
+    waits: Option<Action>,
+}
+
+fn from_the_beginning() -> Pages {
+    let mut pages = Pages::new(DEFAULT_TABLE);
+    pages.set_prefix(b"l");
+    pages
 }
 
 impl Default for Listing {
     fn default() -> Self {
-        Self { cursor: ScanCursor::START, waits: false }
+        Self { pages: from_the_beginning(), waits: None }
     }
 }
 
 impl Workload for Listing {
     fn next(&mut self, rng: &mut Rng) -> Ask {
-        if !self.waits && rng.chance(2, 3) {
-            self.waits = true;
-            let (cursor, most) = (self.cursor, u32::try_from(rng.between(1, 40)).expect("small"));
-            return Action::from(match rng.chance(1, 2) {
-                true => Read::ScanValues { cursor, most, prefix: b"l" },
-                false => Read::Scan { cursor, most, prefix: b"l" },
-            })
-            .into();
+        if self.waits.is_none() && rng.chance(2, 3) {
+            self.pages.set_page(u32::try_from(rng.between(1, 40)).expect("small"));
+            let shows = if rng.chance(1, 2) { Shows::Values } else { Shows::Keys };
+            let page = self.pages.read(shows).expect("a short prefix").expect("begun anew at its end");
+            return self.waits.insert(page.into()).clone().into();
         }
         // No value is put twice: each says which update it is of.
         let value = format!("{:x}", rng.next_u64()).into_bytes();
@@ -65,17 +70,18 @@ impl Workload for Listing {
     }
 
     fn told(&mut self, action: &Action, told: &Told) {
-        let Some(Read::Scan { cursor, .. } | Read::ScanValues { cursor, .. }) = action.read() else { return };
-        if cursor == self.cursor {
-            self.waits = false;
-            if let Told::Executed { outcome, .. } = told {
-                self.cursor = match outcome {
-                    Outcome::Keys(page) => page.next,
-                    Outcome::KeysAndValues(page) => page.next,
-                    other => unreachable!("{other:?} of a listing"),
-                }
-                .unwrap_or(ScanCursor::START);
-            }
+        if self.waits.take_if(|page| page == action).is_none() {
+            return;
+        }
+        match told {
+            Told::Executed { outcome: Outcome::Keys(page), .. } => drop(self.pages.on_page(page.clone())),
+            Told::Executed { outcome: Outcome::KeysAndValues(page), .. } => drop(self.pages.on_page(page.clone())),
+            Told::Executed { outcome, .. } => unreachable!("{outcome:?} of a listing"),
+            // The same page is asked for again.
+            _ => return,
+        }
+        if self.pages.cursor().is_none() {
+            self.pages = from_the_beginning();
         }
     }
 }
