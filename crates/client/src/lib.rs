@@ -52,6 +52,8 @@ pub use kasha_wire::operation::Condition;
 pub use kasha_wire::outcome::ScannedPage;
 pub use kasha_wire::{DecodeError, Outcome};
 pub use kasha_witness::Path;
-pub use session::{Cursor, NoCursor, SessionStats, TimeToLive, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
+pub use session::{
+    Commit, Conflict, Cursor, NoCursor, SessionStats, TimeToLive, WaitsFor, WhyFailed, WhyNot, WhyUnknown,
+};
 #[cfg(feature = "tokio")]
 pub use tokio_client::*;

@@ -37,7 +37,7 @@ use kasha_wire::status::{CoreStatus, LoopTurns};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{Completion, CoreAnswer, CoreQuestion, Seeds, SessionOptions, SessionStats};
-use driver::{Ask, Command, Driver, Ended, Ticket};
+use driver::{Ask, Clock, Command, Driver, Ended, Ticket};
 use home::{Commands, LeftOpen};
 use names::Way;
 
@@ -94,6 +94,8 @@ pub struct Client {
     commands: Commands,
     abandoned: Arc<LeftOpen<mpsc::Sender<Ticket>>>,
     tickets: Arc<AtomicU64>,
+    /// The session's.
+    clock: Clock,
     /// How long a call may take unless its caller says otherwise.
     deadline: Duration,
 }
@@ -172,10 +174,11 @@ impl Client {
         (session.cluster, session.deadline) = (options.cluster, options.deadline);
         let driver =
             Driver::new(session, (ways, options.resolver), command_queue, abandoned_queue, Arc::clone(&problem));
+        let clock = driver.clock;
         tokio::spawn(driver.run());
         let commands = Commands::new(commands);
         let abandoned = Arc::new(LeftOpen::new(abandoned));
-        let client = Self { commands, abandoned, tickets: Arc::default(), deadline: options.deadline };
+        let client = Self { commands, abandoned, tickets: Arc::default(), clock, deadline: options.deadline };
         let (reply, ready) = oneshot::channel();
         client.send(Command::Ready { reply }).await?;
         match tokio::time::timeout(options.connect_timeout, client.commands.answer(ready)).await {

@@ -11,7 +11,7 @@ use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::link::Handshake;
 use kasha_wire::operation::OwnedOperation;
-use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message, Turn};
+use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -20,7 +20,9 @@ use super::connection::{Event, SOMEBODY_ELSE};
 use super::home::Home;
 use super::links::Links;
 use super::names::{Resolver, Way};
-use crate::session::{Again, CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
+use crate::session::{
+    Again, CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats, Tries,
+};
 
 /// The number of inputs that one turn takes from each queue.
 const INPUTS_MAX: usize = 256;
@@ -36,6 +38,23 @@ fn machine_time() -> Duration {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: ClockId = ClockId::Monotonic;
     Duration::try_from(clock_gettime(CLOCK)).expect("a machine's clock begins at 0")
+}
+
+/// The session's clock: what this shows is the machine's time since the session began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    started: Duration,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { started: machine_time() }
+    }
+
+    pub(super) fn now(self) -> Tick {
+        let elapsed = machine_time().saturating_sub(self.started);
+        Tick(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
 }
 
 /// Names a call that has no id yet.
@@ -56,27 +75,8 @@ pub(super) struct Options {
     pub(super) operation_key: Option<Vec<u8>>,
     pub(super) operation_key_ttl: Option<Duration>,
     pub(super) cancel_on_deadline: bool,
-    /// Which try this is of a caller that tries again by itself.
-    pub(super) tries: Option<Tries>,
-}
-
-/// The tries of a caller that reads again if what it has read was changed, and commits again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tries {
-    pub(super) lost: u32,
-    /// The same in all tries after the first that was lost.
-    turn: Arc<Mutex<Option<Turn>>>,
-}
-
-impl Tries {
-    fn again(&self, session: &mut Session, now: Tick) -> Again {
-        Again::ByCaller((self.lost > 0).then(|| {
-            let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            let turn = turn.get_or_insert_with(|| session.turn(now));
-            turn.since = turn.since.min(session.cluster_time(now)); // which may have been set back
-            *turn
-        }))
-    }
+    /// The tries of a caller that tries again by itself.
+    pub(super) tries: Option<Arc<Mutex<Tries>>>,
 }
 
 /// How a call ended, kept with the handle that asks: a caller that stops waiting just when the outcome comes finds it there.
@@ -116,8 +116,7 @@ pub(super) struct Driver {
     effects: Effects,
     held: Held,
     links: Links,
-    /// By the machine's clock ([`machine_time`]).
-    started: Duration,
+    pub(super) clock: Clock,
     home: Home,
     commands: mpsc::Receiver<Command>,
     abandoned: mpsc::Receiver<Ticket>,
@@ -149,7 +148,7 @@ impl Driver {
             effects,
             held: Held::new(),
             links,
-            started: machine_time(),
+            clock: Clock::start(),
             home: Home::here(),
             commands,
             abandoned,
@@ -204,8 +203,7 @@ impl Driver {
     }
 
     fn now(&self) -> Tick {
-        let elapsed = machine_time().saturating_sub(self.started);
-        Tick(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     fn end_turn(&mut self) {
@@ -276,7 +274,9 @@ impl Driver {
             Ask::Update { table, operation, options } => {
                 let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
                 let ttl = options.operation_key_ttl.map_or(OPERATION_KEY_TTL_MILLIS, millis);
-                let again = options.tries.as_ref().map_or(Again::BySession, |tries| tries.again(session, now));
+                let again = options.tries.as_ref().map_or(Again::BySession, |tries| {
+                    tries.lock().unwrap_or_else(PoisonError::into_inner).again(session, now)
+                });
                 let options = CallOptions {
                     again,
                     deadline: options.deadline.map(|deadline| now.after(deadline)),

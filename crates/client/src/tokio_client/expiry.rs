@@ -10,13 +10,7 @@ use kasha_wire::{Read, Update};
 
 use super::values::{deleted_of, version_of};
 use super::{Bounded, Conditional, Counter, Exchanged, PartId, ReadCall, Replaced, Table, Transaction, UpdateCall};
-use crate::session::{TimeToLive, WhyNot};
-
-/// Milliseconds, rounded up: nothing ends before the time that was asked for.
-fn lifetime_of(time: Duration) -> Result<Lifetime, WhyNot> {
-    let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-    Lifetime::from_millis(millis).ok_or(WhyNot::Lifetime)
-}
+use crate::session::{TimeToLive, WhyNot, lifetime_of};
 
 impl Table {
     /// Gives the key's value, if there is one, another time to live, counted from now. Returns the key's new version.
@@ -133,19 +127,5 @@ impl Transaction {
     pub fn persist(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<u64>> {
         let key = key.as_ref();
         self.update(table, Update::persist(key), deleted_of)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lifetime_is_never_shorter_than_what_was_asked_for() {
-        let millis = |time| lifetime_of(time).map(Lifetime::millis);
-        assert_eq!(millis(Duration::from_nanos(1)), Ok(1));
-        assert_eq!(millis(Duration::from_micros(1500)), Ok(2));
-        assert_eq!(millis(Duration::MAX), Ok(u64::MAX));
-        assert_eq!(millis(Duration::ZERO), Err(WhyNot::Lifetime));
     }
 }

@@ -1,30 +1,21 @@
-//! Interactive transactions: a program reads, decides, writes, and then commits all of that at one moment (RIFL V-D).
-//!
-//! They are optimistic. Reads take no locks, and writes stay here until the commit, which is one exactly-once transaction:
-//! every key that was read must still be what it was, and then the writes take effect together. If some key has changed, nothing
-//! does, and [`Client::in_transaction`] runs the program's part again.
+//! Interactive transactions for programs that wait: handles of one that a program shares, and the run of its body. What a transaction
+//! sees, commits and makes of the outcome is in `session`.
 
-use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::ops::{ControlFlow, Deref, RangeBounds};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kasha_types::TableId;
-use kasha_wire::DecodeError;
-use tokio::time::Instant;
+use kasha_types::Tick;
+use kasha_wire::{DecodeError, Outcome};
 
-use super::driver::Tries;
 use super::table::Boxed;
 use super::transaction::bounds_of;
 use super::values::value_of;
-use super::{
-    Answer, Client, Error, Rejection, Table, Transaction, TransactionOutcome, UpdateCall, Value, WhyPartFailed, random,
+use super::{Answer, Client, Error, Rejection, Table, UpdateCall, Value, random};
+use crate::session::{
+    BodyEnd, Commit, CommitEnd, Found, Interactive as Seen, Next, NoCommit, ToCommit, Tries, WhyFailed, WhyNot,
 };
-use crate::limits::{BACKOFF, BACKOFF_MAX};
-use crate::session::{WhyFailed, WhyNot};
-
-type Key = (TableId, Vec<u8>);
 
 /// A transaction under way, of whatever tables and shards. Clones are the same transaction.
 ///
@@ -63,70 +54,24 @@ pub struct Begun(Interactive);
 
 #[derive(Debug, Default)]
 struct State {
-    keys: BTreeMap<Key, Entry>,
-    /// Reads that were answered. One alone needs no check: all its keys were read at one moment.
-    reads: u32,
+    seen: Seen,
     /// A read had no answer: what the program makes of that is no statement about values.
     has_failed: bool,
     has_ended: bool,
     /// When reads give up.
-    until: Option<Instant>,
-}
-
-/// What is known of a key.
-#[derive(Clone, Debug, Default)]
-struct Entry {
-    read: Option<Option<Value>>,
-    write: Option<Write>,
-}
-
-#[derive(Clone, Debug)]
-enum Write {
-    Put(Vec<u8>),
-    /// A value that ends.
-    Ending(Vec<u8>, Duration),
-    /// What is added to the number that was read, and what that gives. The value keeps its end, which a put would not leave it.
-    Add {
-        total: i128,
-        number: i64,
-    },
-    Delete,
-}
-
-/// What came of a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// What was read was so at one moment, at which all writes took effect.
-    Committed,
-    /// Somebody has changed what was read, and nothing was written.
-    Conflict(Conflict),
-}
-
-/// A key that has changed since it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// The table of the key.
-    pub table: TableId,
-    /// The key that has changed.
-    pub key: Vec<u8>,
-    /// The version that was read, if the key had a value.
-    pub read: Option<u64>,
-    /// The version at the commit, if the key had a value.
-    pub found: Option<u64>,
+    until: Option<Tick>,
 }
 
 /// A commit, which is made when it is awaited.
 ///
-/// If its outcome is unknown, [`CommitCall::answer`] leads to what it was, and [`TransactionOutcome::of`] does so for a
+/// If its outcome is unknown, [`CommitCall::answer`] leads to what it was, and [`super::TransactionOutcome::of`] does so for a
 /// [`super::Resolved`] one: a commit that was resolved may turn out not to have happened, because of what others had changed.
 #[derive(Debug)]
 #[must_use = "nothing is sent until it is awaited"]
 pub struct CommitCall {
     /// `None`: there is nothing to check and nothing to write.
-    call: Option<UpdateCall<TransactionOutcome>>,
-    /// What the first parts check.
-    checks: Vec<(Key, u64)>,
-    has_writes: bool,
+    call: Option<UpdateCall<Outcome>>,
+    commit: ToCommit,
 }
 
 impl Client {
@@ -149,40 +94,30 @@ impl Client {
         E: From<Error>,
         Body: Future<Output = Result<T, E>>,
     {
-        let (until, mut tries) = (Instant::now().checked_add(self.deadline), Tries::default());
+        let tries = Arc::new(Mutex::new(Tries::new(self.clock.now().after(self.deadline))));
         loop {
             let begun = self.begin();
-            begun.lock().until = until;
+            begun.lock().until = Some(lock(&tries).until());
             let result = body(begun.0.clone()).await;
-            if let ControlFlow::Break(result) = begun.end(result, (until, &tries)).await {
-                return result;
-            }
-            tries.lost += 1;
-            // Somewhere in the pause, so that those who met do not meet again.
-            let pause = pause_after(tries.lost).mul_f64((random() % 1024) as f64 / 1024.0);
-            if until.is_some_and(|until| Instant::now() + pause >= until) {
-                return Err(Error::NotExecuted(WhyNot::Conflict).into());
-            }
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
+            match begun.end(result, &tries).await {
+                ControlFlow::Break(result) => return result,
+                ControlFlow::Continue(pause) if pause.is_zero() => {}
+                ControlFlow::Continue(pause) => tokio::time::sleep(pause).await,
             }
         }
     }
 }
 
-/// The longest pause after so many tries that were lost. From the second on a shard says when it is this one's turn, and keeps that for a
-/// moment (0047): so there is none, unless that does not help.
-fn pause_after(lost: u32) -> Duration {
-    const TURNS: std::ops::RangeInclusive<u32> = 2..=8;
-    match lost {
-        0 | 1 => BACKOFF,
-        lost if TURNS.contains(&lost) => Duration::ZERO,
-        lost => BACKOFF.saturating_mul(1 << (lost - TURNS.end()).min(16)).min(BACKOFF_MAX),
-    }
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn left(until: Option<Instant>) -> Option<Duration> {
-    until.map(|until| until.saturating_duration_since(Instant::now()))
+fn found(value: Option<Value>) -> Found {
+    value.map(|value| (value.version, value.bytes))
+}
+
+fn value(found: Found) -> Option<Value> {
+    found.map(|(version, bytes)| Value { version, bytes })
 }
 
 impl Interactive {
@@ -195,22 +130,21 @@ impl Interactive {
     /// If the transaction has ended.
     pub async fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Value>, Error> {
         let key = key.as_ref();
-        let until = {
+        let left = {
             let state = self.under_way();
-            if let Some(seen) = state.seen(table, key) {
-                return Ok(seen);
+            if let Some(seen) = state.seen.seen(table.id(), key) {
+                return Ok(value(seen));
             }
-            state.until
+            self.left(&state)
         };
         let mut read = self.own(table).get(key);
-        if let Some(left) = left(until) {
+        if let Some(left) = left {
             read = read.deadline(left);
         }
         let read = self.note_failure(read.await)?;
         let mut state = self.under_way();
-        state.reads += 1;
-        state.entry(table, key).read.get_or_insert(read);
-        Ok(state.seen(table, key).flatten())
+        state.seen.on_read(table.id(), [(key, found(read))]);
+        Ok(value(state.seen.seen(table.id(), key).flatten()))
     }
 
     /// The number in the key, if it has a value.
@@ -234,14 +168,14 @@ impl Interactive {
     /// # Panics
     /// If the transaction has ended.
     pub async fn get_many<K: AsRef<[u8]>>(&self, table: &Table, keys: &[K]) -> Result<Vec<Option<Value>>, Error> {
-        let (unknown, until): (Vec<&[u8]>, _) = {
+        let (unknown, left): (Vec<&[u8]>, _) = {
             let state = self.under_way();
             let keys = keys.iter().map(AsRef::as_ref);
-            (keys.filter(|key| state.seen(table, key).is_none()).collect(), state.until)
+            (keys.filter(|key| state.seen.seen(table.id(), key).is_none()).collect(), self.left(&state))
         };
         if !unknown.is_empty() {
             let mut read = self.own(table).multi_get(&unknown);
-            if let Some(left) = left(until) {
+            if let Some(left) = left {
                 read = read.deadline(left);
             }
             let values = self.note_failure(read.await)?;
@@ -249,13 +183,10 @@ impl Interactive {
                 return Err(Error::Answer(DecodeError::Invalid("a value for each key")));
             }
             let mut state = self.under_way();
-            state.reads += 1;
-            for (key, value) in unknown.iter().zip(values) {
-                state.entry(table, key).read.get_or_insert(value);
-            }
+            state.seen.on_read(table.id(), unknown.into_iter().zip(values.into_iter().map(found)));
         }
         let state = self.under_way();
-        Ok(keys.iter().map(|key| state.seen(table, key.as_ref()).flatten()).collect())
+        Ok(keys.iter().map(|key| state.seen.seen(table.id(), key.as_ref()).flatten()).map(value).collect())
     }
 
     /// Sets the key, at the commit.
@@ -263,7 +194,7 @@ impl Interactive {
     /// # Panics
     /// If the transaction has ended.
     pub fn put(&self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.under_way().entry(table, key.as_ref()).write = Some(Write::Put(value.as_ref().to_vec()));
+        self.under_way().seen.put(table.id(), key.as_ref(), value.as_ref());
     }
 
     /// Sets the key, at the commit, to a value that ends after this time, which counts from the commit.
@@ -271,12 +202,12 @@ impl Interactive {
     /// # Panics
     /// If the transaction has ended.
     pub fn put_expiring(&self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, time: Duration) {
-        self.under_way().entry(table, key.as_ref()).write = Some(Write::Ending(value.as_ref().to_vec(), time));
+        self.under_way().seen.put_expiring(table.id(), key.as_ref(), value.as_ref(), time);
     }
 
     /// Adds to the decimal number in the key, at the commit; a missing key counts as 0, and a value that ends keeps its end. Returns
     /// the sum. The key counts as read: if somebody else changes the number before the commit, that is a conflict. To add to a number
-    /// without looking at it, which meets nobody, use [`Transaction::increment`].
+    /// without looking at it, which meets nobody, use [`super::Transaction::increment`].
     ///
     /// # Errors
     /// As [`Self::get_number`]; [`Rejection::Overflow`] if the sum does not fit 64 bits.
@@ -289,7 +220,7 @@ impl Interactive {
     }
 
     /// The same, if the sum is in this range; `None`: it would not be, and nothing is added. As for
-    /// [`Transaction::increment_within`], an increment that grows is held by the end of the range alone, one that falls by its beginning.
+    /// [`super::Transaction::increment_within`], an increment that grows is held by the end of the range alone, one that falls by its beginning.
     /// A sum that does not fit 64 bits is in no range.
     ///
     /// # Errors
@@ -308,18 +239,7 @@ impl Interactive {
         let bounds = bounds_of(&range).ok_or(Error::NotExecuted(WhyNot::Bounds))?;
         self.get(table, key).await?;
         // Of now, not of before the read: a clone of this transaction may have written meanwhile.
-        let mut state = self.under_way();
-        let value = state.seen(table, key).flatten();
-        let number = value.map_or(Some(0), |value| value.as_i64()).ok_or(Error::Failed(WhyFailed::NotANumber))?;
-        let Some(sum) = bounds.add(number, delta) else { return Ok(None) };
-        let entry = state.entry(table, key);
-        entry.write = Some(match entry.write.take() {
-            None => Write::Add { total: delta.into(), number: sum },
-            Some(Write::Add { total, .. }) => Write::Add { total: total + i128::from(delta), number: sum },
-            Some(Write::Put(_) | Write::Delete) => Write::Put(sum.to_string().into_bytes()),
-            Some(Write::Ending(_, time)) => Write::Ending(sum.to_string().into_bytes(), time),
-        });
-        Ok(Some(sum))
+        self.under_way().seen.increment(table.id(), key, delta, bounds).map_err(Error::Failed)
     }
 
     /// Deletes the key, at the commit.
@@ -327,12 +247,16 @@ impl Interactive {
     /// # Panics
     /// If the transaction has ended.
     pub fn delete(&self, table: &Table, key: impl AsRef<[u8]>) {
-        self.under_way().entry(table, key.as_ref()).write = Some(Write::Delete);
+        self.under_way().seen.delete(table.id(), key.as_ref());
     }
 
     /// The table in the cluster of this transaction.
     fn own(&self, table: &Table) -> Table {
         Table::new(self.client.clone(), table.id())
+    }
+
+    fn left(&self, state: &State) -> Option<Duration> {
+        state.until.map(|until| until.since(self.client.clock.now()))
     }
 
     fn note_failure<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
@@ -347,7 +271,7 @@ impl Interactive {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -364,96 +288,44 @@ impl Begun {
     pub fn commit(self) -> CommitCall {
         let mut state = self.lock();
         state.has_ended = true;
-        let (mut transaction, mut checks) = (self.client.transaction(), Vec::new());
-        let table = |id| Table::new(self.client.clone(), id);
-        for (key, entry) in &state.keys {
-            if let Some(read) = &entry.read {
-                let version = read.as_ref().map_or(0, |value| value.version);
-                transaction.check_version(&table(key.0), &key.1, version);
-                checks.push((key.clone(), version));
-            }
-        }
-        let mut has_writes = false;
-        for ((id, key), entry) in &state.keys {
-            if let Some(write) = &entry.write {
-                has_writes = true;
-                write.join(&mut transaction, &table(*id), key);
-            }
-        }
-        let is_needed = has_writes || state.reads > 1;
-        CommitCall { call: is_needed.then(|| transaction.commit()), checks, has_writes }
+        let commit = state.seen.to_commit();
+        let call = commit.operation.clone().map(|(table, operation)| {
+            UpdateCall::new(Table::new(self.client.clone(), table), operation, Some as fn(Outcome) -> _)
+        });
+        CommitCall { call, commit }
     }
 
-    /// Commits what a program's part has come to. `Continue`: it is to run again.
+    /// Commits what a program's part has come to. `Continue`: it is to run again, after this pause.
     async fn end<T, E: From<Error>>(
         self,
         result: Result<T, E>,
-        (until, tries): (Option<Instant>, &Tries),
-    ) -> ControlFlow<Result<T, E>> {
-        let mut has_failed = false;
+        tries: &Arc<Mutex<Tries>>,
+    ) -> ControlFlow<Result<T, E>, Duration> {
+        let mut body = BodyEnd::Done;
         if result.is_err() {
             let mut state = self.lock();
-            state.keys.values_mut().for_each(|entry| entry.write = None);
-            has_failed = state.has_failed;
+            state.seen.forget_writes();
+            body = BodyEnd::Failed { read_failed: state.has_failed };
         }
-        let mut commit = self.commit();
-        commit.call = commit.call.map(|mut call| {
-            call.options.tries = Some(tries.clone());
-            call
-        });
-        if let Some(left) = left(until) {
-            commit = commit.deadline(left);
+        let clock = self.client.clock;
+        let CommitCall { mut call, commit } = self.commit();
+        if let Some(call) = &mut call {
+            call.options.tries = Some(Arc::clone(tries));
+            call.options.deadline = Some(lock(tries).until().since(clock.now()));
         }
-        let has_writes = commit.has_writes;
-        match (commit.await, result) {
-            (Ok(Commit::Committed), result) => ControlFlow::Break(result),
-            (Ok(Commit::Conflict(_)) | Err(Error::NotExecuted(WhyNot::Conflict)), _) => ControlFlow::Continue(()),
-            // Nothing can have been written: to look again does no harm.
-            (Err(Error::Unknown { .. }), _) if !has_writes => ControlFlow::Continue(()),
-            // Most likely the body says the same.
-            (Err(_), result @ Err(_)) if has_failed => ControlFlow::Break(result),
-            (Err(error), _) => ControlFlow::Break(Err(error.into())),
-        }
-    }
-}
-
-impl State {
-    fn entry(&mut self, table: &Table, key: &[u8]) -> &mut Entry {
-        self.keys.entry((table.id(), key.to_vec())).or_default()
-    }
-
-    /// What the transaction sees in a key that it has read or written.
-    fn seen(&self, table: &Table, key: &[u8]) -> Option<Option<Value>> {
-        let entry = self.keys.get(&(table.id(), key.to_vec()))?;
-        let own = |bytes| Some(Some(Value { version: 0, bytes }));
-        match &entry.write {
-            Some(Write::Put(value) | Write::Ending(value, _)) => own(value.clone()),
-            Some(Write::Add { number, .. }) => own(number.to_string().into_bytes()),
-            Some(Write::Delete) => Some(None),
-            None => entry.read.clone(),
-        }
-    }
-}
-
-impl Write {
-    fn join(&self, transaction: &mut Transaction, table: &Table, key: &[u8]) {
-        match self {
-            Self::Put(value) => _ = transaction.put(table, key, value),
-            Self::Ending(value, time) => _ = transaction.put_expiring(table, key, value, *time),
-            Self::Add { total, .. } => {
-                // The sum of what was added may not fit 64 bits, although each number on the way does: then it takes several parts, all
-                // of one sign, so that what lies between is between numbers that fit.
-                let mut left = *total;
-                loop {
-                    let part = left.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-                    transaction.increment(table, key, part);
-                    left -= i128::from(part);
-                    if left == 0 {
-                        break;
-                    }
-                }
-            }
-            Self::Delete => _ = transaction.delete(table, key),
+        let committed = CommitCall { call, commit: commit.clone() }.await;
+        let ended = match &committed {
+            Ok(Commit::Committed) => CommitEnd::Committed,
+            Ok(Commit::Conflict(_)) | Err(Error::NotExecuted(WhyNot::Conflict)) => CommitEnd::Lost,
+            Err(Error::Unknown { .. }) => CommitEnd::Unknown,
+            Err(_) => CommitEnd::Failed,
+        };
+        let next = lock(tries).on_end((ended, &commit), body, clock.now(), random());
+        match (next, committed) {
+            (Next::Again(pause), _) => ControlFlow::Continue(pause),
+            (Next::GiveUp, _) => ControlFlow::Break(Err(Error::NotExecuted(WhyNot::Conflict).into())),
+            (Next::Fail, Err(error)) => ControlFlow::Break(Err(error.into())),
+            (Next::Return | Next::Fail, _) => ControlFlow::Break(result),
         }
     }
 }
@@ -472,20 +344,11 @@ impl CommitCall {
     }
 }
 
-/// What the outcome of a commit means, whose first parts made these checks.
-fn commit_of(outcome: TransactionOutcome, checks: &[(Key, u64)]) -> Result<Commit, Error> {
-    let failure = match outcome {
-        TransactionOutcome::Committed(_) => return Ok(Commit::Committed),
-        TransactionOutcome::NotCommitted(failure) => failure,
-    };
-    match (failure.why, checks.get(failure.part)) {
-        (WhyPartFailed::Check(found), Some(((table, key), version))) => {
-            let (table, key) = (*table, key.clone());
-            Ok(Commit::Conflict(Conflict { table, key, read: (*version != 0).then_some(*version), found }))
-        }
-        (WhyPartFailed::TooLarge, _) => Err(Error::Rejected(Rejection::TooLarge)),
-        _ => Err(Error::Answer(DecodeError::Invalid("the outcome of a commit"))),
-    }
+fn commit_of(commit: &ToCommit, outcome: &Outcome) -> Result<Commit, Error> {
+    commit.commit_of(outcome).map_err(|why| match why {
+        NoCommit::TooLarge => Error::Rejected(Rejection::TooLarge),
+        NoCommit::Invalid => Error::Answer(DecodeError::Invalid("the outcome of a commit")),
+    })
 }
 
 impl CommitCall {
@@ -494,11 +357,11 @@ impl CommitCall {
     /// # Errors
     /// Those of the commit, but for [`Error::Unknown`].
     pub async fn answer(self) -> Result<Answer<Commit>, Error> {
-        let Self { call, checks, .. } = self;
+        let Self { call, commit } = self;
         let Some(call) = call else { return Ok(Answer::Known(Commit::Committed)) };
         let convert = call.convert;
-        let result = call.await.and_then(|outcome| commit_of(outcome, &checks));
-        Answer::of(result, move |shape, result| commit_of(value_of(shape, result, convert)?, &checks))
+        let result = call.await.and_then(|outcome| commit_of(&commit, &outcome));
+        Answer::of(result, move |shape, result| commit_of(&commit, &value_of(shape, result, convert)?))
     }
 }
 
@@ -508,9 +371,9 @@ impl IntoFuture for CommitCall {
 
     fn into_future(self) -> Boxed<Commit> {
         Box::pin(async move {
-            let Self { call, checks, .. } = self;
+            let Self { call, commit } = self;
             match call {
-                Some(call) => commit_of(call.await?, &checks),
+                Some(call) => commit_of(&commit, &call.await?),
                 None => Ok(Commit::Committed),
             }
         })

@@ -17,7 +17,7 @@ use super::values::{
     taken_of, value_of, version_of,
 };
 use super::{Answer, Client, Error};
-use crate::session::{Completion, TimeToLive, WhyFailed, WhyNot};
+use crate::session::{Completion, TimeToLive, WhyFailed, WhyNot, number_in};
 
 /// A table of a cluster.
 ///
@@ -74,12 +74,6 @@ impl Value {
     pub fn as_i64(&self) -> Option<i64> {
         number_in(&self.bytes)
     }
-}
-
-/// A counter's number.
-pub(super) fn number_in(bytes: &[u8]) -> Option<i64> {
-    let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
-    (number.to_string().as_bytes() == bytes).then_some(number)
 }
 
 /// The result of an increment.

@@ -2,15 +2,14 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use kasha_types::TableId;
-use kasha_wire::operation::{Bounds, Check, Condition, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, Condition, PartOperation};
 use kasha_wire::{Outcome, Read, Update};
 
 use super::values::{
     Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, taken_of, version_of,
 };
 use super::{Appended, Client, Counter, Replaced, Table, UpdateCall, Value};
-use crate::session::WhyNot;
+use crate::session::{TransactionParts, WhyNot};
 
 /// A transaction that is being put together: its parts run in this order, and each sees what the parts before it did.
 ///
@@ -22,8 +21,7 @@ use crate::session::WhyNot;
 #[must_use = "nothing is sent until it is committed"]
 pub struct Transaction {
     client: Client,
-    parts: PartsBuffer,
-    wrong: Option<WhyNot>,
+    parts: TransactionParts,
 }
 
 /// The place of a part in its transaction, by which the part's result is found.
@@ -92,23 +90,18 @@ fn found_version(version: Option<u64>) -> String {
 impl Client {
     /// An empty transaction.
     pub fn transaction(&self) -> Transaction {
-        Transaction { client: self.clone(), parts: PartsBuffer::default(), wrong: None }
+        Transaction { client: self.clone(), parts: TransactionParts::default() }
     }
 }
 
 impl Transaction {
     fn push<T>(&mut self, table: &Table, operation: &PartOperation<'_>, convert: Convert<T>) -> PartId<T> {
-        let index = self.parts.as_parts().count();
-        match operation.check_limits() {
-            Ok(()) => self.parts.push(table.id(), operation),
-            Err(excess) => self.is_wrong(excess.into()),
-        }
-        PartId { index, convert }
+        PartId { index: self.parts.push(table.id(), operation), convert }
     }
 
     /// It is never committed.
     pub(super) fn is_wrong(&mut self, why: WhyNot) {
-        self.wrong.get_or_insert(why);
+        self.parts.is_wrong(why);
     }
 
     pub(super) fn update<T>(&mut self, table: &Table, update: Update<'_>, convert: Convert<T>) -> PartId<T> {
@@ -203,12 +196,8 @@ impl Transaction {
 
     /// The transaction as one call, which takes the same options as every update, and is made when it is awaited.
     pub fn commit(self) -> UpdateCall<TransactionOutcome> {
-        let Self { client, parts, wrong } = self;
-        let parts = parts.as_parts();
-        let update = Update::Transaction { parts };
-        let operation = wrong.map_or_else(|| update.to_owned_within_limits().map_err(WhyNot::from), Err);
-        let table = Table::new(client, parts.first_table().unwrap_or(TableId(0)));
-        UpdateCall::new(table, operation, outcome_of)
+        let (table, operation) = self.parts.operation();
+        UpdateCall::new(Table::new(self.client, table), operation, outcome_of)
     }
 }
 
