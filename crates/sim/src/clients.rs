@@ -19,6 +19,7 @@ use kasha_wire::outcome::Shape;
 use crate::checkers::time_goes_on::TimeTold;
 use crate::clock::{SimTime, millis};
 use crate::history::{Action, History, Key, Operation, OperationId, Told};
+use crate::interactive::Program;
 use crate::probes::Probes;
 use crate::process::Actor;
 use crate::workload::{Ask, Mix};
@@ -58,6 +59,8 @@ pub struct Client {
     stage: Rc<RefCell<Stage>>,
     waiting: Vec<(CallId, OperationId)>,
     detached: Vec<(CallId, OperationId)>,
+    /// Interactive transactions under way.
+    programs: Vec<Program>,
     concurrency: usize,
     pause: (u64, u64),
     next_at: SimTime,
@@ -99,6 +102,7 @@ impl Client {
             stage,
             waiting: Vec::new(),
             detached: Vec::new(),
+            programs: Vec::new(),
             concurrency,
             pause,
             next_at: SimTime(0),
@@ -106,8 +110,12 @@ impl Client {
         }
     }
 
-    fn collect(&mut self, stage: &mut Stage, at: SimTime) {
+    fn collect(&mut self, stage: &mut Stage, now: Tick, at: SimTime) {
         while let Some((call, completion)) = self.session.poll_completed() {
+            if let Some(program) = self.programs.iter_mut().find(|program| program.waits_for(call)) {
+                program.on_completed(&mut self.session, stage, &completion, (now, at));
+                continue;
+            }
             let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == call) else { continue };
             let (_, operation) = self.waiting.swap_remove(place);
             match &completion {
@@ -131,9 +139,20 @@ impl Client {
                 false
             }
         });
+        self.programs.iter_mut().for_each(|program| program.resolve(&mut self.session, stage, at));
+    }
+
+    /// Calls and programs that are under way.
+    fn busy(&self) -> usize {
+        self.waiting.len() + self.programs.iter().filter(|program| !program.has_ended()).count()
     }
 
     fn ask(&mut self, stage: &mut Stage, ask: Ask, now: Tick, at: SimTime, out: &mut Effects) {
+        if let Some(how) = ask.interactively {
+            let mut program = Program::new(self.index, ask, how, now);
+            program.run(&mut self.session, stage, (now, at), out);
+            return self.programs.push(program);
+        }
         let deadline = ask.deadline_millis.map(|millis| now.after(Duration::from_millis(millis)));
         let time_to_live = ask.time_to_live_millis.unwrap_or(OPERATION_KEY_TTL_MILLIS);
         let operation_key = ask.operation_key.map(|number| format!("operation-{number}").into_bytes());
@@ -176,7 +195,7 @@ fn next_read(stage: &mut Stage) -> Option<Ask> {
 }
 
 /// Writes into the history what a completion means.
-fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: SimTime) {
+pub(crate) fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: SimTime) {
     let told = match completion {
         Completion::Executed { result, path, attempts } => {
             stage.probes.hit(&format!("executed: {path:?}"));
@@ -227,11 +246,16 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         Completion::Status(_) | Completion::Refreshed => None,
     };
     if let Some(told) = told {
-        let action = stage.history.operation(operation).action.clone();
-        stage.mix.told(&action, &told);
-        if let Err(text) = stage.history.tell(operation, told, at) {
-            stage.violations.push(text);
-        }
+        tell(stage, operation, told, at);
+    }
+}
+
+/// Tells it to the workloads, too.
+pub(crate) fn tell(stage: &mut Stage, operation: OperationId, told: Told, at: SimTime) {
+    let action = stage.history.operation(operation).action.clone();
+    stage.mix.told(&action, &told);
+    if let Err(text) = stage.history.tell(operation, told, at) {
+        stage.violations.push(text);
     }
 }
 
@@ -248,7 +272,8 @@ impl Drop for Client {
     /// The program died: the outcomes that it waited for stay unknown.
     fn drop(&mut self) {
         if let Ok(mut stage) = self.stage.try_borrow_mut() {
-            stage.unresolved -= self.waiting.len() + self.detached.len();
+            let programs = self.programs.iter().filter(|program| program.is_unresolved()).count();
+            stage.unresolved -= self.waiting.len() + self.detached.len() + programs;
         }
     }
 }
@@ -259,11 +284,13 @@ impl Actor for Client {
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         let shared = self.stage.clone();
         let stage = &mut *shared.borrow_mut();
-        self.collect(stage, at);
+        self.collect(stage, now, at);
+        self.programs.iter_mut().for_each(|program| program.run(&mut self.session, stage, (now, at), out));
+        self.programs.retain(|program| !program.is_over());
         if at < self.next_at {
             return;
         }
-        while self.waiting.len() < self.concurrency {
+        while self.busy() < self.concurrency {
             let ask = match self.task {
                 Task::Audit => stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::get(&key).into() }),
                 Task::Load | Task::Reads if stage.stopped => None,
@@ -281,11 +308,12 @@ impl Actor for Client {
 
     fn wake(&self) -> Option<SimTime> {
         let stopped = self.stage.borrow().stopped && self.task != Task::Audit;
-        let next = (!stopped && self.waiting.len() < self.concurrency).then_some(self.next_at);
+        let next = (!stopped && self.busy() < self.concurrency).then_some(self.next_at);
         // Outcomes are asked for at fixed moments, so that waking up does not depend on the time of the last turn. A
         // call may also have ended at the moment in which it was made, so that nothing else would wake the program.
-        let looks = !self.detached.is_empty() || !self.waiting.is_empty();
+        let looks = !self.detached.is_empty() || !self.waiting.is_empty() || !self.programs.is_empty();
         let resolve = looks.then(|| self.next_at.after(RESOLVE_EVERY));
-        next.into_iter().chain(resolve).min()
+        let rests = self.programs.iter().filter_map(Program::wake);
+        next.into_iter().chain(resolve).chain(rests).min()
     }
 }

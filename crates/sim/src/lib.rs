@@ -27,6 +27,7 @@ pub mod disk;
 pub mod faults;
 pub mod history;
 pub mod intensity;
+pub mod interactive;
 pub mod mutants;
 pub mod network;
 pub mod planted;

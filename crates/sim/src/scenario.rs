@@ -65,6 +65,7 @@ pub enum Scenario {
     Distributed,
     DistributedBlackout,
     Wide,
+    Interactive,
 }
 
 impl Scenario {
@@ -207,6 +208,11 @@ impl Scenario {
             Self::Wide,
             "wide",
             "transactions of many keys among many of few, and callers that give up; no faults: who has waited longest goes first",
+        ),
+        (
+            Self::Interactive,
+            "interactive",
+            "programs that read keys of several shards, and write and commit what they make of that; with any faults",
         ),
     ];
 

@@ -90,6 +90,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
         Scenario::DistributedBlackout => distributed_blackout(rng, &mut shape, &mut intensity),
         Scenario::Wide => wide(rng, &mut shape, &mut intensity),
+        Scenario::Interactive => interactive(rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -170,6 +171,12 @@ fn snapshots(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
 fn distributed(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     snapshots(rng, shape, intensity);
     shape.kind = LoadKind::Distributed;
+}
+
+/// The same, and programs that read before they write.
+fn interactive(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    distributed(rng, shape, intensity);
+    shape.kind = LoadKind::Interactive;
 }
 
 /// Much is under way to the disks whenever the power is lost, of flushes too.

@@ -7,8 +7,8 @@ use kasha_machine::Rng;
 use kasha_types::body_hash;
 
 use super::{
-    Ask, Bulk, Counters, Crowd, Distributed, Expiring, Listing, OperationKeys, Registers, Rewritten, Snapshots, Spread,
-    Tables, Tokens, Transactions, Wide, Workload,
+    Ask, Bulk, Counters, Crowd, Distributed, Expiring, Interactive, Listing, OperationKeys, Registers, Rewritten,
+    Snapshots, Spread, Tables, Tokens, Transactions, Wide, Workload,
 };
 use crate::history::{Action, Told};
 
@@ -43,6 +43,8 @@ pub enum LoadKind {
     Distributed,
     /// Transactions of many keys among many of few.
     Wide,
+    /// Programs that read keys of several shards before they write.
+    Interactive,
     /// Values that end.
     Expiring,
     /// A table that is listed while keys come and go.
@@ -95,6 +97,7 @@ impl Mix {
             LoadKind::Transactions => mix.add("transactions", once, |_| Transactions::default()),
             LoadKind::Snapshots => mix.add("snapshots", once, |_| Snapshots::default()),
             LoadKind::Distributed => mix.add("distributed", once, |_| Distributed::default()),
+            LoadKind::Interactive => mix.add("interactive", once, |_| Interactive::default()),
             LoadKind::Listing => mix.add("listing", once, |_| Listing::default()),
             LoadKind::Expiring => mix.add("expiring", once, |rng| Expiring::new(rng.between(1, 3))),
             LoadKind::Mixed => mix.add_all(tables, operation_keys),
@@ -119,6 +122,7 @@ impl Mix {
             | LoadKind::Transactions
             | LoadKind::Snapshots
             | LoadKind::Distributed
+            | LoadKind::Interactive
             | LoadKind::Expiring
             | LoadKind::Listing => (sometimes(200), sometimes(100)),
         };
@@ -201,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [LoadKind; 13] = [
+    const KINDS: [LoadKind; 14] = [
         LoadKind::Mixed,
         LoadKind::Spread,
         LoadKind::Bulky,
@@ -212,6 +216,7 @@ mod tests {
         LoadKind::Snapshots,
         LoadKind::Distributed,
         LoadKind::Wide,
+        LoadKind::Interactive,
         LoadKind::Expiring,
         LoadKind::Listing,
         LoadKind::Tables,

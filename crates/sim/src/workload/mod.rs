@@ -9,6 +9,7 @@ mod crowd;
 mod distributed;
 mod drawn;
 mod expiring;
+mod interactive;
 mod listing;
 mod mix;
 mod operation_keys;
@@ -29,6 +30,7 @@ pub use counters::Counters;
 pub use crowd::Crowd;
 pub use distributed::Distributed;
 pub use expiring::Expiring;
+pub use interactive::Interactive;
 pub use listing::Listing;
 pub use mix::{LoadKind, Mix};
 pub use operation_keys::OperationKeys;
@@ -66,6 +68,17 @@ pub struct Ask {
     pub abandon: bool,
     /// Whether to cancel at the deadline.
     pub cancel: bool,
+    /// If the caller runs the transaction itself: how.
+    pub interactively: Option<Interactively>,
+}
+
+/// How a program reads what its transaction asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interactively {
+    /// One key after the other.
+    OneByOne,
+    /// All that it reads of a table at one moment.
+    Together,
 }
 
 impl From<Action> for Ask {
@@ -78,6 +91,7 @@ impl From<Action> for Ask {
             deadline_millis: None,
             abandon: false,
             cancel: false,
+            interactively: None,
         }
     }
 }
