@@ -3,6 +3,7 @@
 mod common;
 mod distributed;
 mod identities;
+mod interactive;
 mod model;
 mod names;
 mod readme;
