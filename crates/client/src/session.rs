@@ -13,6 +13,7 @@
 //! A call begins in `updates`, `reads` or `tables`. `route` says where it goes, `pace` when it is sent again, `silence`
 //! who does not answer and how long others take, `replies` what the servers' messages mean, and `outcomes` which caller
 //! is told. `end_turn` runs the timers, then the session's own tasks (`cluster`, `identities`), then queued calls.
+//! What takes several calls is a value beside the session, which says what to ask for next: `listing`; `interactive`, `tries`.
 
 mod advice;
 mod attempt;
