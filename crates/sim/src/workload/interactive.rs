@@ -52,9 +52,9 @@ impl Interactive {
             let (key, value) = (self.key(rng.below(KEYS)), self.value(rng));
             let key = &key[..];
             let update = match rng.below(5) {
-                0 => Update::Delete { key },
-                1 | 2 => Update::Increment { key, delta: 1 },
-                _ => Update::Put { key, value: &value },
+                0 => Update::delete(key),
+                1 | 2 => Update::increment(key, 1),
+                _ => Update::put(key, &value),
             };
             parts.push(DEFAULT_TABLE, &PartOperation::Update(update));
             if rng.chance(1, 3) {
