@@ -213,19 +213,15 @@ impl Network {
             }
             let Some(&(ref listener, framing)) = self.listeners.get(self.next_listener) else { break };
             self.next_listener = (self.next_listener + 1) % self.listeners.len();
-            match listener.accept() {
-                Ok((stream, from)) => {
-                    idle = 0;
-                    self.accept_one(now, stream, from, framing);
+            let attempt = listener.accept();
+            idle = idle_behind(idle, &attempt);
+            match attempt {
+                Ok((stream, from)) => self.accept_one(now, stream, from, framing),
+                Err(_) if idle == self.listeners.len() => {
+                    self.accept_ready = false;
+                    return;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    idle += 1;
-                    if idle == self.listeners.len() {
-                        self.accept_ready = false;
-                        return;
-                    }
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) if is_passing(error.kind()) => {}
                 Err(error) => {
                     self.tell_refusal(now, &format!("cannot accept connections: {error} (K0408)"));
                     self.accept_ready = false;
@@ -592,6 +588,20 @@ impl Network {
     }
 }
 
+/// The number of listeners in a row, up to this attempt, for which nobody waits. An attempt that failed in another way says nothing of
+/// those who wait behind it.
+fn idle_behind<T>(idle: usize, attempt: &io::Result<T>) -> usize {
+    match attempt {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => idle + 1,
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+/// Whether the next attempt may succeed.
+fn is_passing(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
+}
+
 /// Socket options; one that cannot be had costs speed or detection of dead peers only.
 fn prepare(stream: &TcpStream, role: Role) {
     let timeout = match role {
@@ -604,4 +614,20 @@ fn prepare(stream: &TcpStream, role: Role) {
     let _ = sockopt::set_tcp_keepidle(stream, USER_TIMEOUT);
     let _ = sockopt::set_tcp_keepintvl(stream, USER_TIMEOUT);
     let _ = sockopt::set_socket_keepalive(stream, true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_whose_attempt_was_aborted_is_asked_again_before_the_next_event() {
+        let attempts =
+            [ErrorKind::WouldBlock, ErrorKind::ConnectionAborted, ErrorKind::WouldBlock, ErrorKind::Interrupted];
+        let idle = |kinds: &[ErrorKind]| {
+            kinds.iter().fold(0, |idle, &kind| idle_behind(idle, &io::Result::<()>::Err(kind.into())))
+        };
+        assert_eq!((1..=4).map(|count| idle(&attempts[..count])).collect::<Vec<_>>(), [1, 0, 1, 0]);
+        assert_eq!(idle(&[ErrorKind::WouldBlock; 2]), 2, "for both of them nobody waits");
+    }
 }
