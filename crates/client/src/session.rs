@@ -231,7 +231,7 @@ impl Machine for Session {
             }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
             Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
-            Input::Line { .. } | Input::LineTooLong(_) => unreachable!("lines are for a front"),
+            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("lines are for a front"),
         }
     }
 

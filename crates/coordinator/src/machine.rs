@@ -624,7 +624,7 @@ impl Machine for Coordinator {
             Input::Unreachable(end) => self.on_closed(end),
             Input::Durable(position) => self.on_durable(position, out),
             Input::LogsFlushed | Input::Tick => {}
-            Input::Line { .. } | Input::LineTooLong(_) => unreachable!("a coordinator listens for frames"),
+            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a coordinator listens for frames"),
         }
     }
 

@@ -8,20 +8,20 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session};
-use kasha_machine::{Effect, Effects, Endpoint, Front, Gate};
+use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, LinesEnd};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::lines::LINE_BYTES_MAX;
 use kasha_wire::outcome::Shape;
 
 use crate::command::{self, Command, Line, Operation};
-use crate::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_LINES_MAX};
+use crate::limits::{COMMAND_DEADLINE, LINE_COST, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_LINES_MAX};
 
-/// What a connection waits for.
+/// What a connection waits for: its first line stays until that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outstanding {
-    /// The call that the first waiting line has become. Its line is gone.
+    /// The call that the line has become.
     Call(CallId, Shape),
-    /// A newer configuration, in which the table of the first waiting line may be. The line stays until then.
+    /// A newer configuration, in which the line's table may be.
     Table(CallId),
 }
 
@@ -38,7 +38,7 @@ impl Outstanding {
 enum Hearing {
     #[default]
     Open,
-    /// None are, and this is said behind the answers to those that were.
+    /// None are; the connection ends behind the answers to those that were.
     UntilAnswered(End),
     /// None are, and everything is said.
     Over,
@@ -49,15 +49,30 @@ enum Hearing {
 enum End {
     LineTooLong,
     TooManyLines,
+    HalfClosed,
+}
+
+/// What a line counts for while it waits.
+fn cost(line: &[u8]) -> usize {
+    line.len() + LINE_COST
 }
 
 #[derive(Debug, Default)]
 struct Connection {
     outstanding: Option<Outstanding>,
     lines: VecDeque<Vec<u8>>,
-    /// Bytes of `lines`.
+    /// The cost of `lines`.
     bytes: usize,
     hearing: Hearing,
+}
+
+impl Connection {
+    /// The first line is answered. Returns its cost.
+    fn answered(&mut self) -> usize {
+        let line = self.lines.pop_front().expect("a line that is answered");
+        self.bytes -= cost(&line);
+        cost(&line)
+    }
 }
 
 /// The front.
@@ -65,6 +80,8 @@ struct Connection {
 pub struct LineFront {
     connections: BTreeMap<ConnId, Connection>,
     calls: BTreeMap<CallId, ConnId>,
+    /// The cost of the lines of all connections.
+    bytes: usize,
 }
 
 fn say(to: ConnId, out: &mut Effects, write: impl FnOnce(&mut Vec<u8>)) {
@@ -143,34 +160,31 @@ impl LineFront {
 
     /// Goes through the lines that wait until one has to be waited for. `knows`: the session has just been told the newest tables.
     fn go_on(&mut self, now: Tick, conn: ConnId, mut knows: bool, session: &mut Session, out: &mut Effects) {
-        let Self { connections, calls } = self;
+        let Self { connections, calls, bytes } = self;
         let Some(connection) = connections.get_mut(&conn) else { return };
         while connection.outstanding.is_none()
-            && let Some(line) = connection.lines.pop_front()
+            && let Some(line) = connection.lines.front()
         {
-            match begin(now, conn, &line, knows, session, out) {
-                Begun::Answered => {}
+            match begin(now, conn, line, knows, session, out) {
+                Begun::Answered => *bytes -= connection.answered(),
                 Begun::Ended => {
-                    (connection.hearing, connection.bytes) = (Hearing::Over, 0);
+                    *bytes -= std::mem::take(&mut connection.bytes);
                     connection.lines.clear();
-                    return;
+                    connection.hearing = Hearing::Over;
                 }
                 Begun::Waits(outstanding) => {
                     calls.insert(outstanding.call(), conn);
                     connection.outstanding = Some(outstanding);
-                    if matches!(outstanding, Outstanding::Table(_)) {
-                        connection.lines.push_front(line);
-                        return;
-                    }
                 }
             }
-            connection.bytes -= line.len();
             knows = false;
         }
         if connection.outstanding.is_none()
             && let Hearing::UntilAnswered(end) = connection.hearing
         {
-            say_text(conn, &end.to_string(), out);
+            if end != End::HalfClosed {
+                say_text(conn, &end.to_string(), out);
+            }
             out.push(Effect::Disconnect(Endpoint::Conn(conn)));
             connection.hearing = Hearing::Over;
         }
@@ -198,21 +212,18 @@ impl LineFront {
         }
         let Some(conn) = self.calls.remove(&call) else { return };
         let connection = self.connections.get_mut(&conn).expect("who is gone has no calls");
-        match connection.outstanding.take().expect("its call") {
-            Outstanding::Call(_, shape) => {
-                say(conn, out, |line| command::answer(shape, completion, line));
-                self.go_on(now, conn, false, session, out);
-            }
-            Outstanding::Table(_) if *completion == Completion::Refreshed => {
-                self.go_on(now, conn, true, session, out);
-            }
-            Outstanding::Table(_) => {
-                let line = connection.lines.pop_front().expect("it asked for its table");
-                connection.bytes -= line.len();
-                say_text(conn, "ERR the cluster does not answer; nothing was executed, try again", out);
-                self.go_on(now, conn, false, session, out);
+        let outstanding = connection.outstanding.take().expect("its call");
+        let knows = matches!(outstanding, Outstanding::Table(_)) && *completion == Completion::Refreshed;
+        if !knows {
+            self.bytes -= connection.answered();
+            match outstanding {
+                Outstanding::Call(_, shape) => say(conn, out, |line| command::answer(shape, completion, line)),
+                Outstanding::Table(_) => {
+                    say_text(conn, "ERR the cluster does not answer; nothing was executed, try again", out);
+                }
             }
         }
+        self.go_on(now, conn, knows, session, out);
     }
 }
 
@@ -224,8 +235,10 @@ impl std::fmt::Display for End {
             }
             Self::TooManyLines => write!(
                 f,
-                "ERR more than {WAITING_LINES_MAX} lines, or {WAITING_BYTES_MAX} bytes, wait for answers; read them in between"
+                "ERR more than {WAITING_LINES_MAX} lines, or {WAITING_BYTES_MAX} bytes, wait for answers, or \
+                 {WAITING_BYTES_TOTAL_MAX} bytes of all connections; read answers in between"
             ),
+            Self::HalfClosed => f.write_str("no more lines come"),
         }
     }
 }
@@ -236,20 +249,29 @@ impl Front<Session> for LineFront {
         if connection.hearing != Hearing::Open {
             return;
         }
-        if connection.lines.len() == WAITING_LINES_MAX || connection.bytes + line.len() > WAITING_BYTES_MAX {
+        if connection.lines.len() == WAITING_LINES_MAX
+            || connection.bytes + cost(line) > WAITING_BYTES_MAX
+            || self.bytes + cost(line) > WAITING_BYTES_TOTAL_MAX
+        {
             return self.on_end(now, from, End::TooManyLines, session, out);
         }
-        connection.bytes += line.len();
+        connection.bytes += cost(line);
+        self.bytes += cost(line);
         connection.lines.push_back(line.to_vec());
         self.go_on(now, from, false, session, out);
     }
 
-    fn on_line_too_long(&mut self, now: Tick, from: ConnId, session: &mut Session, out: &mut Effects) {
-        self.on_end(now, from, End::LineTooLong, session, out);
+    fn on_lines_end(&mut self, now: Tick, from: ConnId, why: LinesEnd, session: &mut Session, out: &mut Effects) {
+        let end = match why {
+            LinesEnd::TooLong => End::LineTooLong,
+            LinesEnd::HalfClosed => End::HalfClosed,
+        };
+        self.on_end(now, from, end, session, out);
     }
 
     fn on_closed(&mut self, conn: ConnId, session: &mut Session) {
         let Some(connection) = self.connections.remove(&conn) else { return };
+        self.bytes -= connection.bytes;
         if let Some(outstanding) = connection.outstanding {
             self.calls.remove(&outstanding.call());
             session.abandon(outstanding.call());
@@ -271,9 +293,10 @@ impl Front<Session> for LineFront {
     fn assert_invariants(&self, _: &Session) {
         let outstanding = self.connections.values().filter(|connection| connection.outstanding.is_some()).count();
         assert_eq!(outstanding, self.calls.len(), "each call has its connection, and each connection one call");
+        assert_eq!(self.bytes, self.connections.values().map(|connection| connection.bytes).sum::<usize>());
         for connection in self.connections.values() {
-            assert!(connection.outstanding.is_some() || connection.lines.is_empty(), "who waits for nothing goes on");
-            assert_eq!(connection.bytes, connection.lines.iter().map(Vec::len).sum::<usize>());
+            assert_eq!(connection.outstanding.is_some(), !connection.lines.is_empty(), "who waits for nothing goes on");
+            assert_eq!(connection.bytes, connection.lines.iter().map(|line| cost(line)).sum::<usize>());
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use kasha_client::session::{Session, SessionOptions};
 use kasha_gateway::LineFront;
-use kasha_gateway::limits::{COMMAND_DEADLINE, WAITING_LINES_MAX};
-use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine};
+use kasha_gateway::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_LINES_MAX};
+use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, LinesEnd, Machine};
 use kasha_types::{ConnId, Tick};
 use proptest::prelude::*;
 
@@ -86,7 +86,7 @@ fn r10_1_what_is_answered_at_once_waits_for_what_is_not() {
 fn a_line_too_long_and_too_many_lines_are_refused_behind_earlier_answers() {
     let mut world = World::new();
     world.line(A, b"PUT t k v");
-    world.give(Input::LineTooLong(A));
+    world.give(Input::LinesEnd { from: A, why: LinesEnd::TooLong });
     world.line(A, b"never");
     world.line(B, b"GET t k");
     for _ in 0..WAITING_LINES_MAX + 9 {
@@ -99,6 +99,40 @@ fn a_line_too_long_and_too_many_lines_are_refused_behind_earlier_answers() {
     let last = &world.said.iter().rfind(|(to, _)| *to == B).expect("told").1;
     assert!(last.contains("wait for answers"), "{last}");
     assert_eq!(world.closed.len(), 2);
+}
+
+#[test]
+fn all_connections_together_have_a_bound() {
+    let mut world = World::new();
+    let long = [&b"PUT t k "[..], &vec![b'x'; 60_000]].concat();
+    let (each, all) = (WAITING_BYTES_MAX / 61_000, WAITING_BYTES_TOTAL_MAX / 60_000);
+    for number in 0..=all {
+        world.line(ConnId((number / each) as u64 + 1), &long);
+    }
+    world.end_turn();
+    let last = ConnId((all / each) as u64 + 1);
+    for _ in 0..=all % each {
+        world.wait();
+    }
+    let refused: Vec<_> = world.said.iter().filter(|(_, text)| text.contains("of all connections")).collect();
+    assert_eq!(refused.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [last], "whoever is one too many is told");
+    assert_eq!(world.closed.first(), Some(&last));
+}
+
+#[test]
+fn who_has_said_all_is_answered_before_the_connection_ends() {
+    let mut world = World::new();
+    world.line(A, b"INCR t k 1");
+    world.line(A, b"GET t k");
+    for conn in [A, B] {
+        world.give(Input::LinesEnd { from: conn, why: LinesEnd::HalfClosed });
+    }
+    world.line(A, b"GET t never");
+    world.end_turn();
+    assert_eq!((world.said.len(), &world.closed[..]), (0, &[B][..]), "nothing was asked there");
+    world.wait();
+    world.wait();
+    assert_eq!((world.said_to(A), &world.closed[..]), (vec!["ERR", "ERR"], &[B, A][..]));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use kasha_types::{ConnId, LogSlice, Tick};
 
-use crate::{Effects, Gate, Input, Machine};
+use crate::{Effects, Gate, Input, LinesEnd, Machine};
 
 /// Rounds of one turn in which a front makes calls that end at once. What is left goes on in the next turn.
 const TURN_ROUNDS: usize = 8;
@@ -17,8 +17,8 @@ pub trait Front<S> {
     /// A line came in.
     fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut S, out: &mut Effects);
 
-    /// A line is longer than may be. Nothing more comes on this connection.
-    fn on_line_too_long(&mut self, now: Tick, from: ConnId, session: &mut S, out: &mut Effects);
+    /// No more lines come on a connection that is open.
+    fn on_lines_end(&mut self, now: Tick, from: ConnId, why: LinesEnd, session: &mut S, out: &mut Effects);
 
     /// A connection is closed; perhaps nothing had come on it.
     fn on_closed(&mut self, conn: ConnId, session: &mut S);
@@ -62,7 +62,7 @@ impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
         let Self { front, session, .. } = self;
         match input {
             Input::Line { from, line } => front.on_line(now, from, line, session, out),
-            Input::LineTooLong(from) => front.on_line_too_long(now, from, session, out),
+            Input::LinesEnd { from, why } => front.on_lines_end(now, from, why, session, out),
             Input::Closed(conn) => front.on_closed(conn, session),
             Input::Frame { .. } | Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {
                 session.step(now, input, out);

@@ -52,8 +52,13 @@ pub enum Input<'a> {
         /// Any bytes but a line feed.
         line: &'a [u8],
     },
-    /// A line on such a connection is longer than may be. Nothing more comes on it.
-    LineTooLong(ConnId),
+    /// No more lines come on such a connection. What is sent to it still arrives.
+    LinesEnd {
+        /// The accepted connection.
+        from: ConnId,
+        /// Why.
+        why: LinesEnd,
+    },
     /// An accepted connection is closed. Nothing that is sent to it from now on arrives.
     Closed(ConnId),
     /// A dialled connection could not be made, or is closed. Frames that were sent to it may be lost.
@@ -64,6 +69,15 @@ pub enum Input<'a> {
     LogsFlushed,
     /// Time passed, and nothing else happened: `next_deadline` is reached.
     Tick,
+}
+
+/// Why a connection has no more lines, although it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinesEnd {
+    /// A line is longer than may be.
+    TooLong,
+    /// The other side has said all that it had to say, and listens.
+    HalfClosed,
 }
 
 /// A protocol state machine.

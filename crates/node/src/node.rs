@@ -172,7 +172,7 @@ impl Machine for Node {
             }
             Input::Closed(conn) => self.askers.forget(conn),
             Input::Tick => {}
-            Input::Line { .. } | Input::LineTooLong(_) => unreachable!("a node listens for frames"),
+            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a node listens for frames"),
         }
     }
 

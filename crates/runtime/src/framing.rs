@@ -36,6 +36,8 @@ impl From<TcpListener> for Listener {
 pub(crate) enum Cutting {
     Frames(Cutter),
     Lines(LineCutter),
+    /// The other side has ended its side behind the last line.
+    Over,
 }
 
 impl Default for Cutting {
@@ -57,6 +59,7 @@ impl Cutting {
         match self {
             Self::Frames(cutter) => cutter.holds_bytes(),
             Self::Lines(cutter) => cutter.holds_bytes(),
+            Self::Over => false,
         }
     }
 
@@ -64,7 +67,7 @@ impl Cutting {
     pub(crate) fn greeting(&mut self) -> &mut Cutter {
         match self {
             Self::Frames(cutter) => cutter,
-            Self::Lines(_) => unreachable!("lines come without a handshake"),
+            Self::Lines(_) | Self::Over => unreachable!("lines come without a handshake"),
         }
     }
 }

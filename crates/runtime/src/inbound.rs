@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kasha_machine::{Endpoint, Input, Rng};
+use kasha_machine::{Endpoint, Input, LinesEnd, Rng};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::lines::Cut;
 
@@ -21,7 +21,7 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 enum Item {
     Frame { from: Endpoint, kind: u8, payload: Vec<u8> },
     Line { from: ConnId, line: Vec<u8> },
-    LineTooLong(ConnId),
+    LinesEnd { from: ConnId, why: LinesEnd },
     Closed(ConnId),
     Unreachable(Endpoint),
 }
@@ -82,17 +82,28 @@ impl Inbound {
     ) -> bool {
         match cut {
             Cut::Line(line) if self.delay.is_zero() => deliver(now, Input::Line { from, line }),
-            Cut::TooLong if self.delay.is_zero() => deliver(now, Input::LineTooLong(from)),
             Cut::Line(line) => {
                 self.bytes += line.len();
                 self.queue.push_back((now.after(self.delay), Item::Line { from, line: line.to_vec() }));
                 false
             }
-            Cut::TooLong => {
-                self.queue.push_back((now.after(self.delay), Item::LineTooLong(from)));
-                false
-            }
+            Cut::TooLong => self.lines_end(now, from, LinesEnd::TooLong, deliver),
         }
+    }
+
+    /// No more lines come on a connection that is open.
+    pub(crate) fn lines_end(
+        &mut self,
+        now: Tick,
+        from: ConnId,
+        why: LinesEnd,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> bool {
+        if self.delay.is_zero() {
+            return deliver(now, Input::LinesEnd { from, why });
+        }
+        self.queue.push_back((now.after(self.delay), Item::LinesEnd { from, why }));
+        false
     }
 
     pub(crate) fn closed(&mut self, now: Tick, conn: ConnId) {
@@ -130,7 +141,7 @@ impl Inbound {
                     self.bytes -= line.len();
                     deliver(now, Input::Line { from, line: &line })
                 }
-                Item::LineTooLong(from) => deliver(now, Input::LineTooLong(from)),
+                Item::LinesEnd { from, why } => deliver(now, Input::LinesEnd { from, why }),
                 Item::Closed(conn) => deliver(now, Input::Closed(conn)),
                 Item::Unreachable(peer) => deliver(now, Input::Unreachable(peer)),
             };

@@ -72,14 +72,16 @@ fn a_line_too_long_is_refused_behind_what_came_before() {
 }
 
 #[test]
-fn who_hangs_up_in_a_line_is_forgotten_with_it() {
-    let (server, address) = start(LoopOptions::default());
-    let mut client = Raw::connect(address);
-    client.0.write_all(b"whole\nhalf").unwrap();
-    expect(&mut client, b"whole!\n");
-    client.0.shutdown(Shutdown::Write).unwrap();
-    expect_end(&mut client);
-    assert_eq!(server.stop().frames_received, 1);
+fn who_has_said_all_hears_the_answers_still_and_half_a_line_is_none() {
+    for link_delay in [Duration::ZERO, Duration::from_millis(2)] {
+        let (server, address) = start(LoopOptions { link_delay, ..LoopOptions::default() });
+        let mut client = Raw::connect(address);
+        client.0.write_all(b"whole\nhalf").unwrap();
+        client.0.shutdown(Shutdown::Write).unwrap();
+        expect(&mut client, b"whole!\nall heard\n");
+        expect_end(&mut client);
+        assert_eq!(server.stop().frames_received, 1);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use kasha_machine::{Endpoint, Input};
+use kasha_machine::{Endpoint, Input, LinesEnd};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
 use kasha_wire::lines::Cut;
@@ -34,7 +34,9 @@ enum Left {
 enum Got {
     Bytes(usize),
     Nothing,
+    /// The other side says no more. It may listen still.
     End,
+    Lost,
 }
 
 impl Network {
@@ -85,15 +87,16 @@ impl Network {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Got::Nothing,
                 Err(error) => {
                     tracing::debug!(%id, %error, "lost while reading");
-                    Got::End
+                    Got::Lost
                 }
             };
-            let ending = connection.ending;
+            let (ending, is_closing) = (connection.ending, matches!(connection.phase, Phase::Closing { .. }));
             // After the read (section 7): a process that was stopped in between must see the time that has passed.
             let now = Clock::now();
             match got {
-                Got::End => {
-                    if matches!(connection.phase, Phase::Closing { .. }) {
+                Got::End if self.is_half_closed(id, now, deliver) => break,
+                Got::End | Got::Lost => {
+                    if is_closing {
                         // Frames from before the end may still be queued.
                         self.flush_one(now, id);
                     }
@@ -114,6 +117,21 @@ impl Network {
         }
         self.scratch = scratch;
         left
+    }
+
+    /// Whoever speaks lines may end its side behind the last one, and waits for answers: the machine closes behind these. Half a
+    /// line is none.
+    fn is_half_closed(&mut self, id: ConnId, now: Tick, deliver: &mut impl FnMut(Tick, Input<'_>) -> bool) -> bool {
+        let Some(connection) = self.table.get(id).filter(|connection| connection.phase == Phase::Up) else {
+            return false;
+        };
+        match connection.cutter {
+            Cutting::Frames(_) => return false,
+            Cutting::Over => return true,
+            Cutting::Lines(_) => connection.cutter = Cutting::Over,
+        }
+        self.inbound.lines_end(now, id, LinesEnd::HalfClosed, deliver);
+        true
     }
 
     /// Handles the frames that `bytes` complete.
@@ -138,6 +156,7 @@ impl Network {
                 cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver))
             }
             Cutting::Lines(cutter) => Ok(cutter.feed(bytes, |cut| self.on_cut(id, now, cut, deliver))),
+            Cutting::Over => unreachable!("nothing comes behind the end"),
         };
         let half = cutter.holds_bytes();
         if let Some(connection) = self.table.get(id) {

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
+use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, LinesEnd, Machine};
 use kasha_runtime::{
     ClusterCell, EventLoop, Exit, Identity, LoopError, LoopHandle, LoopOptions, NetworkStats, Serve, listen, spawn_loop,
 };
@@ -77,8 +77,11 @@ impl Machine for Echo {
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 self.handled.fetch_add(1, Ordering::SeqCst);
             }
-            Input::LineTooLong(from) => {
-                let text = out.span(b"too long\n");
+            Input::LinesEnd { from, why } => {
+                let text = match why {
+                    LinesEnd::TooLong => out.span(b"too long\n"),
+                    LinesEnd::HalfClosed => out.span(b"all heard\n"),
+                };
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 out.push(Effect::Disconnect(Endpoint::Conn(from)));
             }
@@ -130,7 +133,7 @@ impl Machine for Gated {
                 self.durable = to;
             }
             Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::Tick => {}
-            Input::Line { .. } | Input::LineTooLong(_) => unreachable!("it listens for frames"),
+            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("it listens for frames"),
         }
     }
     fn end_turn(&mut self, _: Tick, out: &mut Effects) {
