@@ -6,8 +6,13 @@
 //!
 //! Kept here: **D3** what the node sends into the pipe behind a gate waits in [`Held`], in order, until the node says
 //! that the gate is open, and is dropped with its role (**R3.1**). Client and node dial over connections of their own: the
-//! client's peers stand in a list, and the shell knows each as the seed of this place. A turn goes a limited number of
-//! rounds through the pipe; what is left goes on in the next one.
+//! client's peers stand in a list, and the shell knows each as the seed of this place, and whom it must meet there.
+//!
+//! However often frames go back and forth in a turn, the turn of the node ends once. The node counts on that: at the first
+//! input after its turn it uses memory again that effects of this turn may name. A turn goes a limited number of rounds
+//! through the pipe, with a limited number of bytes; what is left goes on in the next one.
+
+use std::collections::VecDeque;
 
 use kasha_types::{ConnId, CoreId, LogSlice, Tick};
 
@@ -19,6 +24,12 @@ pub const PIPE: ConnId = ConnId(0);
 /// Rounds through the pipe in one turn: one for a request and its answer, and some for what the answers let the client do.
 const TURN_ROUNDS: usize = 8;
 
+/// Bytes that the frames of one turn have, and what is sent because of them. A shell bounds its own input and output alike.
+const TURN_BYTES: usize = 4 * 1024 * 1024;
+
+/// A frame counts as so many bytes at least: a short one is work, too.
+const FRAME_LEAST: usize = 1024;
+
 /// Bytes that may wait in the pipe for gates. Above, frames are dropped, as on any connection: the client asks again.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -29,32 +40,53 @@ pub type Split = fn(&[u8]) -> (u8, &[u8]);
 #[derive(Debug, Default)]
 struct Pipe {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    /// Bytes of frames that have left.
+    first: usize,
+    lens: VecDeque<usize>,
 }
 
 impl Pipe {
     fn push(&mut self, head: &[u8], tail: &[u8]) {
         self.bytes.extend_from_slice(head);
         self.bytes.extend_from_slice(tail);
-        self.ends.push(self.bytes.len());
+        self.lens.push_back(head.len() + tail.len());
     }
 
     fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.lens.is_empty()
     }
 
-    /// Hands out every frame, in order.
-    fn drain(&mut self, split: Split, mut each: impl FnMut(u8, &[u8])) {
+    /// Gives `machine` the frames, in order, as long as `left` of the turn's bytes are left. Says whether there was one.
+    fn hand_out<M: Machine>(
+        &mut self,
+        (now, from): (Tick, Endpoint),
+        (split, left): (Split, &mut usize),
+        machine: &mut M,
+        out: &mut Effects,
+    ) -> bool {
         const KEPT_BYTES: usize = 1024 * 1024;
-        let mut start = 0;
-        for &end in &self.ends {
-            let (kind, payload) = split(&self.bytes[start..end]);
-            each(kind, payload);
-            start = end;
+        let mut any = false;
+        while *left > 0
+            && let Some(len) = self.lens.pop_front()
+        {
+            let (kind, payload) = split(&self.bytes[self.first..self.first + len]);
+            let (effects, mark) = (out.queue().len(), out.mark());
+            machine.step(now, Input::Frame { from, kind, payload }, out);
+            let tails = out.queue()[effects..].iter().map(|effect| match effect {
+                Effect::Send { tail: Some(slice), .. } => slice.len as usize,
+                _ => 0,
+            });
+            let work = len + (out.mark() - mark) + tails.sum::<usize>();
+            *left = left.saturating_sub(work.max(FRAME_LEAST));
+            self.first += len;
+            any = true;
         }
-        self.ends.clear();
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT_BYTES);
+        if self.first > self.bytes.len() / 2 {
+            self.bytes.drain(..self.first);
+            self.bytes.shrink_to(KEPT_BYTES);
+            self.first = 0;
+        }
+        any
     }
 }
 
@@ -70,6 +102,8 @@ pub struct Colocated<C, N> {
     to_node: Pipe,
     to_client: Pipe,
     held: Held,
+    /// Bytes of what `held` holds, those in the log included.
+    held_bytes: usize,
     /// The node has closed the pipe, and is not told yet that this is done.
     is_cut: bool,
 }
@@ -87,6 +121,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             to_node: Pipe::default(),
             to_client: Pipe::default(),
             held: Held::new(),
+            held_bytes: 0,
             is_cut: false,
         };
         both.sort_clients(first, out);
@@ -137,7 +172,8 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
                 Some(Effect::Send { to: dialled(to), head, tail: None, gate: Gate::Now })
             }
             Effect::Route { to, .. } | Effect::Disconnect(to) if is_own(to) => None,
-            Effect::Route { to, address } => Some(Effect::Route { to: dialled(to), address }),
+            Effect::Route { to: to @ Endpoint::Seed(_), address } => Some(Effect::Route { to: dialled(to), address }),
+            Effect::Route { to, address } => Some(Effect::RouteAs { to: dialled(to), who: to, address }),
             Effect::Disconnect(to) => Some(Effect::Disconnect(dialled(to))),
             Effect::Stop(why) => Some(Effect::Stop(why)),
             Effect::Send { .. }
@@ -148,20 +184,22 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             | Effect::Commit { .. }
             | Effect::Flush
             | Effect::FlushLogs
-            | Effect::DropHeld(_) => unreachable!("a client has no files, no log and no gates: {effect:?}"),
+            | Effect::DropHeld(_)
+            | Effect::RouteAs { .. } => unreachable!("a client has no files, no log and no gates: {effect:?}"),
         });
     }
 
     /// Takes what the node sends to the client out of the effects from `first` on, in their order, so that a lost role drops what was
-    /// held before and nothing else.
-    fn sort_nodes(&mut self, first: usize, out: &mut Effects) {
-        let Self { node, to_client, held, is_cut, .. } = self;
+    /// held before and nothing else. Returns how many effects there are.
+    fn sort_nodes(&mut self, first: usize, out: &mut Effects) -> usize {
+        let Self { node, to_client, held, held_bytes, is_cut, .. } = self;
         out.sift(first, |effect, arena| match effect {
             Effect::Send { to: Endpoint::Conn(PIPE), head, tail, gate } => {
                 let head = &arena[head.range()];
                 if gate == Gate::Now {
                     to_client.push(head, tail.map_or(&[][..], |slice| node.log_bytes(slice)));
-                } else if held.bytes() < HELD_BYTES_MAX {
+                } else if *held_bytes < HELD_BYTES_MAX {
+                    *held_bytes += head.len() + tail.map_or(0, |slice| slice.len as usize);
                     held.hold(gate, Endpoint::Conn(PIPE), head, tail);
                 }
                 None
@@ -171,7 +209,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
                 None
             }
             Effect::DropHeld(shard) => {
-                held.drop_shard(shard, |_, _| ());
+                held.drop_shard(shard, |_, bytes| *held_bytes -= bytes);
                 Some(effect)
             }
             Effect::Send { .. }
@@ -184,39 +222,53 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             | Effect::Flush
             | Effect::FlushLogs
             | Effect::Route { .. }
+            | Effect::RouteAs { .. }
             | Effect::Stop(_) => Some(effect),
         });
+        out.queue().len()
     }
 
     /// Gives the node what the client has sent.
-    fn ask_node(&mut self, now: Tick, out: &mut Effects) {
-        let Self { node, to_node, split, is_cut, .. } = self;
-        if std::mem::take(is_cut) {
-            node.step(now, Input::Closed(PIPE), out);
+    fn ask_node(&mut self, now: Tick, left: &mut usize, out: &mut Effects) {
+        if std::mem::take(&mut self.is_cut) {
+            self.node.step(now, Input::Closed(PIPE), out);
         }
-        let from = Endpoint::Conn(PIPE);
-        to_node.drain(*split, |kind, payload| node.step(now, Input::Frame { from, kind, payload }, out));
+        self.to_node.hand_out((now, Endpoint::Conn(PIPE)), (self.split, left), &mut self.node, out);
     }
 
-    /// Gives the client what the node has sent, and what waited for gates that are open now. Says whether there was anything.
-    fn answer_client(&mut self, now: Tick, out: &mut Effects) -> bool {
-        let Self { node, held, to_client, .. } = self;
-        held.release(
-            |gate| node.is_open(gate),
-            |_, head, tail| to_client.push(head, tail.map_or(&[][..], |slice| node.log_bytes(slice))),
-        );
-        let any = !to_client.is_empty() || self.is_cut;
-        let from = Endpoint::Core(self.own);
-        let (mut frames, split) = (std::mem::take(&mut self.to_client), self.split);
+    /// Gives the client what the node has sent. Says whether there was anything.
+    fn answer_client(&mut self, now: Tick, left: &mut usize, out: &mut Effects) -> bool {
+        let (from, split) = (Endpoint::Core(self.own), self.split);
+        let (mut frames, is_cut) = (std::mem::take(&mut self.to_client), self.is_cut);
+        let mut any = is_cut;
         self.with_client(out, |client, out| {
-            frames.drain(split, |kind, payload| client.step(now, Input::Frame { from, kind, payload }, out));
+            any |= frames.hand_out((now, from), (split, left), client, out);
+            if is_cut {
+                client.step(now, Input::Unreachable(from), out);
+            }
+            if any {
+                client.end_turn(now, out);
+            }
         });
         self.to_client = frames;
-        if self.is_cut {
+        if is_cut {
             self.held.forget(|_| true);
-            self.with_client(out, |client, out| client.step(now, Input::Unreachable(from), out));
+            self.held_bytes = 0;
         }
         any
+    }
+
+    /// What waited for gates that are open now goes to the client.
+    fn release(&mut self) {
+        let Self { node, held, held_bytes, to_client, .. } = self;
+        held.release(
+            |gate| node.is_open(gate),
+            |_, head, tail| {
+                let tail = tail.map_or(&[][..], |slice| node.log_bytes(slice));
+                *held_bytes -= head.len() + tail.len();
+                to_client.push(head, tail);
+            },
+        );
     }
 }
 
@@ -259,26 +311,24 @@ impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
     }
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
-        let mut sorted = 0;
-        for round in 0..TURN_ROUNDS {
-            self.with_client(out, |client, out| client.end_turn(now, out));
-            if round > 0 && self.to_node.is_empty() && !self.is_cut {
-                return;
-            }
-            self.ask_node(now, out);
-            self.node.end_turn(now, out);
-            self.sort_nodes(sorted, out);
-            sorted = out.queue().len();
-            if !self.answer_client(now, out) {
-                return;
+        let (mut left, mut sorted) = (TURN_BYTES, 0);
+        self.with_client(out, |client, out| client.end_turn(now, out));
+        for _ in 0..TURN_ROUNDS {
+            self.ask_node(now, &mut left, out);
+            sorted = self.sort_nodes(sorted, out);
+            if !self.answer_client(now, &mut left, out) {
+                break;
             }
         }
+        self.node.end_turn(now, out);
+        self.sort_nodes(sorted, out);
+        self.release();
         // What the client sends now goes to the node in the next turn, which comes at once.
-        self.with_client(out, |client, out| client.end_turn(now, out));
+        self.answer_client(now, &mut left, out);
     }
 
     fn next_deadline(&self) -> Option<Tick> {
-        if !self.to_node.is_empty() || self.is_cut {
+        if !self.to_node.is_empty() || !self.to_client.is_empty() || self.is_cut {
             return Some(Tick(0));
         }
         self.client.next_deadline().into_iter().chain(self.node.next_deadline()).min()
@@ -295,7 +345,7 @@ impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
     fn assert_invariants(&self) {
         self.client.assert_invariants();
         self.node.assert_invariants();
-        assert!(self.to_client.is_empty(), "what has passed its gate is with the client");
+        assert_eq!(self.held.is_empty(), self.held_bytes == 0, "each byte that is held is counted once");
     }
 }
 

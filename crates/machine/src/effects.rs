@@ -166,6 +166,15 @@ pub enum Effect {
         /// The address to dial.
         address: SocketAddr,
     },
+    /// The same, for an endpoint that stands for another one: `who` must be found there.
+    RouteAs {
+        /// The endpoint to dial.
+        to: Endpoint,
+        /// Whom the other side must turn out to be.
+        who: Endpoint,
+        /// The address to dial.
+        address: SocketAddr,
+    },
     /// Close a connection after everything that was sent on it has left.
     Disconnect(Endpoint),
     /// Stop this process: going on would be unsafe or pointless. The span is the reason, UTF-8, for the operator.

@@ -33,6 +33,10 @@ pub trait Shell {
     fn flush_logs(&mut self);
     /// Learn the address of an endpoint.
     fn route(&mut self, to: Endpoint, address: std::net::SocketAddr);
+    /// Learn the address of an endpoint, and whom it stands for. A shell without a handshake has nobody to compare.
+    fn route_as(&mut self, to: Endpoint, _who: Endpoint, address: std::net::SocketAddr) {
+        self.route(to, address);
+    }
     /// Close a connection after flushing it.
     fn disconnect(&mut self, to: Endpoint);
     /// Stop the process.
@@ -71,6 +75,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::FlushLogs => shell.flush_logs(),
             Effect::DropHeld(shard) => held.drop_shard(shard, |to, bytes| shell.let_go(to, bytes)),
             Effect::Route { to, address } => shell.route(to, address),
+            Effect::RouteAs { to, who, address } => shell.route_as(to, who, address),
             Effect::Disconnect(to) => shell.disconnect(to),
             Effect::Stop(why) => shell.stop(&String::from_utf8_lossy(effects.bytes(why))),
         }

@@ -368,7 +368,10 @@ impl Shell for System<'_> {
         self.storage.flush_logs();
     }
     fn route(&mut self, to: Endpoint, address: SocketAddr) {
-        self.network.route(self.now, to, address);
+        self.network.route(self.now, to, to, address);
+    }
+    fn route_as(&mut self, to: Endpoint, who: Endpoint, address: SocketAddr) {
+        self.network.route(self.now, to, who, address);
     }
     fn disconnect(&mut self, to: Endpoint) {
         self.network.disconnect(self.now, to);

@@ -134,6 +134,23 @@ fn the_wrong_core_gets_nothing() {
 }
 
 #[test]
+fn who_stands_for_a_core_must_be_that_core() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let (to, address) = (Endpoint::Seed(3), server.address);
+    for (who, is_there) in [(CoreId { node: NodeId(2), core: 0 }, false), (CORE, true)] {
+        let mut this = EventLoop::new(LoopOptions::default(), |_, _, out| {
+            out.push(Effect::RouteAs { to, who: Endpoint::Core(who), address });
+            Ok(Sink::default())
+        })
+        .unwrap();
+        this.run(&mut if is_there { Ask::answers(to, 2) } else { Ask::failures(to, 2) }).unwrap();
+        assert_eq!(!this.machine().got.is_empty(), is_there);
+        assert!(this.machine().unreachable.iter().all(|&lost| lost == to));
+    }
+    assert!(server.stop().refused > 0);
+}
+
+#[test]
 fn a_seed_tells_the_cluster_and_a_new_route_moves_the_connection() {
     let to = Endpoint::Seed(0);
     let (one, two) = (

@@ -67,6 +67,7 @@ impl Machine for Asker {
 struct Answerer {
     opened: u64,
     closed: usize,
+    turns: usize,
 }
 
 impl Machine for Answerer {
@@ -88,7 +89,9 @@ impl Machine for Answerer {
             }
         }
     }
-    fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
+    fn end_turn(&mut self, _: Tick, _: &mut Effects) {
+        self.turns += 1;
+    }
     fn next_deadline(&self) -> Option<Tick> {
         None
     }
@@ -113,7 +116,8 @@ fn split(frame: &[u8]) -> (u8, &[u8]) {
 struct Seen {
     sent: Vec<(Endpoint, Vec<u8>)>,
     written: Vec<Vec<u8>>,
-    routes: Vec<Endpoint>,
+    /// Endpoints, and whom they stand for.
+    routes: Vec<(Endpoint, Endpoint)>,
 }
 
 impl Shell for Seen {
@@ -130,7 +134,10 @@ impl Shell for Seen {
     fn flush(&mut self) {}
     fn flush_logs(&mut self) {}
     fn route(&mut self, to: Endpoint, _: std::net::SocketAddr) {
-        self.routes.push(to);
+        self.routes.push((to, to));
+    }
+    fn route_as(&mut self, to: Endpoint, who: Endpoint, _: std::net::SocketAddr) {
+        self.routes.push((to, who));
     }
     fn disconnect(&mut self, _: Endpoint) {}
     fn stop(&mut self, _: &str) {}
@@ -191,8 +198,9 @@ fn a_request_and_its_answer_take_one_turn_and_no_socket() {
     both.give(line(&[0]));
     both.turn();
     assert_eq!(both.told(), ["own 110 [97, 0]"]);
-    // The client's peers are seeds to the shell, the first one too; its own core is none.
-    assert_eq!(both.seen.routes, [Endpoint::Seed(0), Endpoint::Seed(1)]);
+    // The client's peers are seeds to the shell, which knows who must be there; its own core is none.
+    let (seed, other) = (Endpoint::Seed(0), Endpoint::Seed(1));
+    assert_eq!(both.seen.routes, [(seed, seed), (other, Endpoint::Core(OTHER))]);
     assert_eq!(both.seen.sent[0], (Endpoint::Seed(1), vec![b'o', 0]));
     both.give(Input::Frame { from: Endpoint::Seed(1), kind: 9, payload: &[] });
     both.turn();
@@ -237,6 +245,40 @@ fn a_question_in_an_answer_is_asked_within_the_turn() {
 }
 
 #[test]
+fn the_turn_of_the_node_ends_once_however_often_frames_go_back_and_forth() {
+    let mut both = Both::new();
+    for turns in 1..4 {
+        both.give(line(&[0b1010_0100]));
+        both.turn();
+        assert_eq!(
+            both.machine.node().turns,
+            turns,
+            "what it names in this turn stays until the effects are performed"
+        );
+    }
+    assert!(both.machine.client().turns > 6);
+}
+
+#[test]
+fn what_is_too_much_for_one_turn_goes_on_in_the_next_in_order() {
+    let mut both = Both::new();
+    let (most, all) = (TURN_BYTES / FRAME_LEAST, 3 * TURN_BYTES / FRAME_LEAST);
+    for number in 0..all {
+        // Every answer comes at once, and says which question it answers.
+        both.give(line(&[u8::try_from(number % 32).expect("small") * 8]));
+    }
+    let (mut turns, mut told) = (0, 0);
+    while turns == 0 || both.machine.next_deadline().is_some() {
+        both.turn();
+        (turns, told) = (turns + 1, both.told().len());
+        assert!(told <= turns * most, "{told} in {turns} turns");
+    }
+    assert_eq!((told, turns), (all, 6), "each frame counts on both ways");
+    let number = |index: usize| index % 32 * 8;
+    assert!(both.told().iter().enumerate().all(|(at, told)| *told == format!("own 110 [97, {}]", number(at))));
+}
+
+#[test]
 fn a_node_that_closes_the_pipe_is_told_and_so_is_the_client() {
     let mut both = Both::new();
     both.give(line(&[10]));
@@ -250,7 +292,7 @@ fn a_node_that_closes_the_pipe_is_told_and_so_is_the_client() {
     assert_eq!(both.told(), ["lost"], "what waited in the pipe is gone with it");
 }
 
-/// The same by other means: everything in one queue, and all gated answers in a list.
+/// The same by other means: everything in one queue, and all gated answers in a list, whose gates are looked at when the turn ends.
 fn naive(turns: &[Vec<u8>]) -> (Vec<String>, Vec<Vec<u8>>) {
     let (mut node, mut told, mut written) = (Answerer::default(), Vec::new(), Vec::new());
     let mut waiting: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -272,8 +314,6 @@ fn naive(turns: &[Vec<u8>]) -> (Vec<String>, Vec<Vec<u8>>) {
                     }
                 }
             }
-            let open = waiting.iter().take_while(|(end, _)| *end <= node.opened).count();
-            answers.extend(waiting.drain(..open).map(|(_, answer)| answer));
             for answer in answers {
                 if answer[0] == b'?' {
                     asked.push_back(answer[1]);
@@ -281,6 +321,8 @@ fn naive(turns: &[Vec<u8>]) -> (Vec<String>, Vec<Vec<u8>>) {
                 told.push(format!("own 110 {answer:?}"));
             }
         }
+        let open = waiting.iter().take_while(|(end, _)| *end <= node.opened).count();
+        told.extend(waiting.drain(..open).map(|(_, answer)| format!("own 110 {answer:?}")));
     }
     (told, written)
 }

@@ -23,6 +23,8 @@ use crate::{LoopHandle, handshake};
 /// Someone who can be dialled.
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// Whom it must turn out to be.
+    who: Endpoint,
     way: Way,
     connection: Option<ConnId>,
     /// Not dialled before.
@@ -64,8 +66,8 @@ impl Named {
 }
 
 impl Peer {
-    fn new(way: Way, now: Tick) -> Self {
-        Self { way, connection: None, again_at: now, backoff: BACKOFF.0, told: Vec::new() }
+    fn new(who: Endpoint, way: Way, now: Tick) -> Self {
+        Self { who, way, connection: None, again_at: now, backoff: BACKOFF.0, told: Vec::new() }
     }
 }
 
@@ -76,14 +78,14 @@ impl Network {
         self.names = Some(Asked::new(resolver, wake));
         for (peer, name) in of {
             let named = Named { name, addresses: Vec::new(), next: 0, is_asked: false, failed: None };
-            self.peers.insert(peer, Peer::new(Way::Named(named), now));
+            self.peers.insert(peer, Peer::new(peer, Way::Named(named), now));
         }
     }
 
     /// Where a peer is from now on. A connection to another address is given up. Whoever says where a peer is has news of
     /// the peer: the pause before the next dial is over.
-    pub(crate) fn route(&mut self, now: Tick, to: Endpoint, address: SocketAddr) {
-        let peer = self.peers.entry(to).or_insert_with(|| Peer::new(Way::At(address), now));
+    pub(crate) fn route(&mut self, now: Tick, to: Endpoint, who: Endpoint, address: SocketAddr) {
+        let peer = self.peers.entry(to).or_insert_with(|| Peer::new(who, Way::At(address), now));
         match peer.way {
             Way::At(before) if before != address => {}
             Way::At(_) | Way::Named(_) => {
@@ -91,10 +93,15 @@ impl Network {
                 return;
             }
         }
-        if let Some(id) = std::mem::replace(peer, Peer::new(Way::At(address), now)).connection {
+        if let Some(id) = std::mem::replace(peer, Peer::new(who, Way::At(address), now)).connection {
             self.drop_connection(now, id);
             self.inbound.unreachable(now, to);
         }
+    }
+
+    /// Whom a peer must turn out to be: itself, or whom it stands for.
+    pub(super) fn wanted(&self, peer: Endpoint) -> Endpoint {
+        self.peers.get(&peer).map_or(peer, |known| known.who)
     }
 
     /// The connection to a peer; dials it if there is none. `None`: it has no address, or failed a moment ago.
@@ -133,7 +140,7 @@ impl Network {
             return None;
         };
         self.peers.get_mut(&to).expect("looked up above").connection = Some(id);
-        let hello = handshake::hello(&self.identity, to);
+        let hello = handshake::hello(&self.identity, self.wanted(to));
         self.table.get(id).expect("just inserted").say(&hello);
         self.mark_dirty(id);
         Some(id)

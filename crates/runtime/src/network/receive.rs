@@ -277,7 +277,7 @@ impl Network {
 
     /// The first frame from a peer that we dialled. Pauses: what comes behind it is of the version that it names.
     fn welcomed(&mut self, id: ConnId, now: Tick, peer: Endpoint, (kind, payload): (u8, &[u8])) -> Verdict {
-        match handshake::judge_welcome(&self.identity, peer, kind, payload) {
+        match handshake::judge_welcome(&self.identity, self.wanted(peer), kind, payload) {
             Ok(version) => {
                 let connection = self.table.get(id).expect("its frame is being handled");
                 (connection.phase, connection.version) = (Phase::Up, Some(version));
