@@ -8,7 +8,7 @@ use kasha_client::session::{
     WhyNot, WhyUnknown,
 };
 use kasha_types::{ClusterTime, Tick};
-use kasha_wire::operation::{Bounds, Check, PartOperation};
+use kasha_wire::operation::{Bounds, Check, Condition, PartOperation};
 use kasha_wire::{Outcome, Update};
 
 fn part_texts(commit: &ToCommit) -> Vec<String> {
@@ -17,7 +17,7 @@ fn part_texts(commit: &ToCommit) -> Vec<String> {
     let operation = operation.as_ref().expect("within its limits");
     let Some(Update::Transaction { parts }) = operation.update() else { panic!("{operation:?}") };
     let text = |operation: PartOperation<'_>| match operation {
-        PartOperation::Check(Check::HasVersion { version, .. }) => format!("has {version}"),
+        PartOperation::Check(Check::Meets { condition: Condition::Version(version), .. }) => format!("has {version}"),
         PartOperation::Update(Update::Increment { delta, .. }) => format!("add {delta}"),
         PartOperation::Update(_) => operation.row().name.to_owned(),
         other => panic!("{other:?}"),

@@ -46,13 +46,15 @@ use crate::clients::{Client, Stage, Task};
 use crate::clock::{micros, millis};
 use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
 use crate::faults::Hosts;
-use crate::network::HostId;
+use crate::front::{self, Fronts};
+use crate::network::{HostId, ProcessId};
 use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
 use crate::rogue::{self, Rogue};
 use crate::scenario::Shape;
 use crate::sharer::{Away, Callers, Sharer};
 use crate::stranger::{Ear, Overheard, Stranger};
+use crate::talker::Talker;
 use crate::traffic::Traffic;
 use crate::world::World;
 
@@ -124,6 +126,17 @@ pub struct Cluster {
     pub blackouts: Option<(Blackouts, u64)>,
 }
 
+/// Makes the draws of a front's session others than those of the node in its core.
+const FRONT_SALT: u64 = 0x6672_6f6e_7400_0000;
+
+/// Lines that a program says before it has answers.
+const LINES_AT_ONCE: usize = 4;
+
+/// Where the front of a node listens for lines, or of none, the front alone.
+fn lines_address(node: u16) -> SocketAddr {
+    address(9, node, 0)
+}
+
 fn address(kind: u8, host: u16, core: u8) -> SocketAddr {
     let [high, low] = host.to_be_bytes();
     SocketAddr::from(([10, kind, high, low], 7000 + u16::from(core)))
@@ -171,6 +184,27 @@ fn coordinator_options(shape: &Shape, spawn: &Spawn<'_>) -> CoordinatorOptions {
     }
 }
 
+/// A core of a node. The first one may have a front beside it.
+fn add_core(world: &mut World, shape: &Shape, host: HostId, core: CoreId) -> ProcessId {
+    let CoreId { node, core: index } = core;
+    let has_front = shape.fronts == Fronts::Colocated && index == 0;
+    let shape = shape.clone();
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let options = node_options(&shape, core, &spawn);
+        let started = Node::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
+        if !has_front {
+            return Ok(Box::new(started) as Box<dyn Actor>);
+        }
+        let session = SessionOptions::new(seeds(&shape), spawn.seed ^ FRONT_SALT);
+        Ok(Box::new(front::beside(core, started, session, spawn.now, out)) as Box<dyn Actor>)
+    };
+    let process = world.add_process(host, &core.to_string(), address(1, node.0, index), Box::new(start));
+    if has_front {
+        world.listen_for_lines(process, lines_address(node.0));
+    }
+    process
+}
+
 /// Builds a cluster whose fsyncs take at most `fsync_max` nanoseconds. Nothing is started.
 pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCell<Stage>>) -> Cluster {
     let coordinator = world.add_host("coordinator");
@@ -185,19 +219,15 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     for node in (1..=shape.nodes).map(NodeId) {
         let host = world.add_host(&node.to_string());
         for core in (0..shape.cores).map(|core| CoreId { node, core }) {
-            let shape = shape.clone();
-            let start_core = move |spawn: Spawn<'_>, out: &mut Effects| {
-                let options = node_options(&shape, core, &spawn);
-                let started = Node::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
-                Ok(Box::new(started) as Box<dyn Actor>)
-            };
-            let address = address(1, node.0, core.core);
-            cores.add(world.add_process(host, &core.to_string(), address, Box::new(start_core)), core);
+            cores.add(add_core(world, shape, host, core), core);
         }
         nodes.push(host);
     }
     let task = |index: usize| if index + shape.readers >= shape.clients { Task::Reads } else { Task::Load };
-    let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
+    let mut clients: Vec<HostId> =
+        (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
+    clients.extend((shape.fronts == Fronts::Alone).then(|| add_front(world, shape)));
+    clients.extend((0..shape.talkers).map(|index| add_talker(world, shape, stage, index)));
     let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
     let rogue = shape.rogue.then(|| add_rogue(world, stage));
@@ -316,6 +346,37 @@ fn add_prober(world: &mut World, shape: &Shape, successes: &Successes) -> HostId
         Ok(Box::new(prober) as Box<dyn Actor>)
     };
     world.add_process(host, "prober", address(4, 0, 0), Box::new(start));
+    host
+}
+
+/// A front in a process of its own.
+fn add_front(world: &mut World, shape: &Shape) -> HostId {
+    let host = world.add_host("front");
+    let shape = shape.clone();
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let front = front::front(SessionOptions::new(seeds(&shape), spawn.seed), spawn.now, out);
+        Ok(Box::new(front) as Box<dyn Actor>)
+    };
+    let process = world.add_process(host, "front", address(7, 0, 0), Box::new(start));
+    world.listen_for_lines(process, lines_address(0));
+    host
+}
+
+fn add_talker(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize) -> HostId {
+    let name = format!("talker {index}");
+    let host = world.add_host(&name);
+    let (shape, stage) = (shape.clone(), stage.clone());
+    let start = move |_: Spawn<'_>, _: &mut Effects| {
+        let fronts = match shape.fronts {
+            Fronts::Nowhere | Fronts::Alone => vec![lines_address(0)],
+            Fronts::Colocated => (1..=shape.nodes).map(lines_address).collect(),
+        };
+        // The auditor has a number between those of clients and talkers.
+        let number = shape.clients + 1 + index;
+        let talker = Talker::new(number, fronts, stage.clone(), (LINES_AT_ONCE, shape.pause));
+        Ok(Box::new(talker) as Box<dyn Actor>)
+    };
+    world.add_process(host, &name, address(8, u16::try_from(index).expect("few"), 0), Box::new(start));
     host
 }
 

@@ -102,6 +102,8 @@ acts! {
     client Client,
     /// A client is stopped, perhaps for longer than its lease.
     client_pause ClientPause,
+    /// Nodes hear a front, and the front hears none of them, for longer than it waits for the outcome of a command.
+    deaf_front DeafFront,
     /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
     depose Depose,
     /// A primary is cut off together with its witnesses and some clients: they go on, and no other node can recover the

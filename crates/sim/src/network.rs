@@ -10,8 +10,11 @@ use std::rc::Rc;
 use kasha_machine::{Endpoint, Rng};
 use kasha_types::ConnId;
 
-use crate::clock::SimTime;
+use crate::clock::{SimTime, millis};
 use crate::intensity::Intensity;
+
+/// When a stream sends again what was lost.
+const SENT_AGAIN: u64 = millis(200);
 
 /// Index of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +166,22 @@ impl Network {
         arrivals
     }
 
+    /// Sends a piece of a byte stream. Returns when it arrives, behind everything that was sent before: what is lost is sent again.
+    pub fn carry_text(&mut self, now: SimTime, id: ConnectionId, way: Way, intensity: &Intensity) -> SimTime {
+        let Intensity { delay: (low, high), loss, stray, stray_delay, .. } = *intensity;
+        let mut at = now.after(self.rng.between(low, high.max(low)));
+        while self.rng.chance(loss.min(500_000), 1_000_000) {
+            self.lost += 1;
+            at = at.after(SENT_AGAIN);
+        }
+        if self.rng.chance(stray, 1_000_000) {
+            at = at.after(self.rng.below(stray_delay + 1));
+        }
+        let last = &mut self.connections[id.0].last_arrival[way as usize];
+        *last = at.max(last.after(1));
+        *last
+    }
+
     fn arrival(&mut self, now: SimTime, id: ConnectionId, way: Way, intensity: &Intensity) -> SimTime {
         let (low, high) = intensity.delay;
         let mut at = now.after(self.rng.between(low, high.max(low)));
@@ -230,6 +249,15 @@ mod tests {
         let times = arrivals(&mut network, id, &unkind);
         assert!(network.lost > 0 && network.doubled > 0);
         assert!(!times.is_sorted());
+    }
+
+    #[test]
+    fn a_stream_is_late_and_never_out_of_order() {
+        let (mut network, id) = network();
+        let unkind =
+            Intensity { loss: 100_000, stray: 100_000, reordering: true, stray_delay: 99, ..Intensity::calm() };
+        let times: Vec<_> = (0..1000).map(|now| network.carry_text(SimTime(now), id, Way::ToDialer, &unkind)).collect();
+        assert!(times.is_sorted_by(|a, b| a < b) && network.lost > 0);
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub enum Scenario {
     DistributedBlackout,
     Wide,
     Interactive,
+    Front,
+    FrontColocated,
 }
 
 impl Scenario {
@@ -213,6 +215,16 @@ impl Scenario {
             Self::Interactive,
             "interactive",
             "programs that read keys of several shards, and write and commit what they make of that; with any faults",
+        ),
+        (
+            Self::Front,
+            "front",
+            "programs speak lines of text with a front beside the cluster, whose connections break; with any faults",
+        ),
+        (
+            Self::FrontColocated,
+            "front_colocated",
+            "the same, with a front in one core of each node, which dies with the node",
         ),
     ];
 

@@ -91,6 +91,9 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::Cleaning, "node: segment cleaned"),
     (Scenario::CleaningWhileCopying, "node: segment cleaned"),
     (Scenario::CleaningDivergent, "node: segment cleaned"),
+    (Scenario::Front, "streams: half closed"),
+    (Scenario::Front, "lines: all answered, and then the end"),
+    (Scenario::FrontColocated, "frames through a pipe"),
 ];
 
 /// With fewer runs, "most of them" says nothing.

@@ -14,6 +14,7 @@ use kasha_types::LocalPosition;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 
 use crate::clock::{micros, millis};
+use crate::front;
 use crate::network::{ConnectionId, Frame, Life, ProcessId, Way};
 use crate::planted::{self, Bug};
 use crate::process::{Commit, Inbound, Performed, SimShell};
@@ -102,6 +103,7 @@ impl World {
         }
         for effect in performed {
             match effect {
+                Performed::Send { to: front::PIPED, bytes } => self.piped(id, bytes),
                 Performed::Send { to, bytes } => self.send(id, *to, bytes),
                 Performed::Write { file, offset, len } => {
                     self.digest.mix(*offset ^ ((*len as u64) << 40));
@@ -142,6 +144,12 @@ impl World {
                     };
                     if let Some(connection) = connection {
                         self.close(connection, id);
+                        if let Endpoint::Conn(conn) = to
+                            && self.streams.has(connection)
+                        {
+                            // The runtime tells whoever closes, too.
+                            self.deliver(id, Inbound::Closed(*conn));
+                        }
                     }
                 }
                 Performed::Stop(why) => {
@@ -196,14 +204,21 @@ impl World {
     }
 
     fn send(&mut self, id: ProcessId, to: Endpoint, bytes: &Rc<[u8]>) {
+        let connection = self.connection_to(id, to);
+        if let Some(stream) = connection.filter(|&connection| self.streams.has(connection)) {
+            return self.send_text(id, stream, bytes);
+        }
         let header = FrameHeader::parse(bytes).ok().flatten();
         let whole = header.filter(|header| header.payload_len + FRAME_HEADER_BYTES == bytes.len());
         let Some((header, payload)) = whole.and_then(|h| h.check(bytes).ok().map(|payload| (h, payload))) else {
+            if connection.is_none() && self.streams.are_there() {
+                // Text for somebody who has hung up.
+                return self.probes.hit("frames to nobody");
+            }
             let text = format!("whole_frames: {} sent {to:?} bytes that are no frame", self.processes[id.0].name);
             self.violation(text);
             return;
         };
-        let connection = self.connection_to(id, to);
         let target = connection.map(|connection| {
             let connection = self.network.connection(connection);
             if connection.dialer.process == id { connection.acceptor } else { connection.dialer.process }
@@ -244,9 +259,11 @@ impl World {
         match to {
             Endpoint::Conn(conn) => process.accepted.get(&conn).copied(),
             other => process.dialed.get(&other).copied().or_else(|| {
-                let target = *self.by_address.get(process.routes.get(&other)?)?;
+                let address = *process.routes.get(&other)?;
+                let target = *self.by_address.get(&address)?;
                 let not_before = process.failures.get(&other).map(|&(at, _)| at);
                 let connection = self.network.dial(life, other, target);
+                self.streams.dialled(connection, address);
                 if let Some(at) = not_before {
                     self.network.hold(connection, at);
                 }

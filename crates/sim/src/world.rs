@@ -19,6 +19,7 @@ use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way}
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::process::{Factory, Inbound, Process, Running, Spawn, TermTear, kind_and_payload};
+use crate::streams::Streams;
 
 /// The first pause before a process dials again, if there are pauses.
 const DIAL_PAUSE: u64 = millis(1);
@@ -167,6 +168,7 @@ pub struct World {
     pub(crate) by_address: BTreeMap<SocketAddr, ProcessId>,
     /// All connections and cuts.
     pub network: Network,
+    pub(crate) streams: Streams,
     watchers: Vec<Box<dyn Watch>>,
     queue: BinaryHeap<Event>,
     events: u64,
@@ -189,6 +191,7 @@ impl World {
             processes: Vec::new(),
             by_address: BTreeMap::new(),
             network: Network::new(rng.fork()),
+            streams: Streams::default(),
             watchers: Vec::new(),
             queue: BinaryHeap::new(),
             events: 0,
@@ -549,9 +552,11 @@ impl World {
                 }
             }
             Inbound::Unreachable(_) => {}
-            Inbound::Frame { .. } | Inbound::Durable(_) | Inbound::LogsFlushed => {
-                unreachable!("nobody informs of these")
-            }
+            Inbound::Frame { .. }
+            | Inbound::Line { .. }
+            | Inbound::LinesEnd { .. }
+            | Inbound::Durable(_)
+            | Inbound::LogsFlushed => unreachable!("nobody informs of these"),
         }
         self.deliver(life.process, inbound);
     }
@@ -562,21 +567,16 @@ impl World {
     }
 
     fn arrive(&mut self, frame: Frame) {
+        if self.streams.has(frame.connection) {
+            return self.arrive_text(frame.connection, frame.way, &frame.bytes);
+        }
         let connection = self.network.connection(frame.connection).clone();
         match frame.way {
             Way::ToAcceptor => {
                 let id = connection.acceptor;
                 let from = match connection.accepted {
                     Some((life, conn)) if self.lives(life) && !connection.closed => conn,
-                    None if self.processes[id.0].is_running() && !connection.closed => {
-                        let process = &mut self.processes[id.0];
-                        let conn = ConnId(process.next_conn);
-                        process.next_conn += 1;
-                        process.accepted.insert(conn, frame.connection);
-                        let life = Life { process: id, life: process.life };
-                        self.network.connection_mut(frame.connection).accepted = Some((life, conn));
-                        conn
-                    }
+                    None if self.processes[id.0].is_running() && !connection.closed => self.accept(frame.connection),
                     Some(_) | None => {
                         self.close(frame.connection, id);
                         return;
@@ -591,6 +591,17 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The process that listens there accepts a connection.
+    pub(crate) fn accept(&mut self, id: ConnectionId) -> ConnId {
+        let connection = self.network.connection_mut(id);
+        let process = &mut self.processes[connection.acceptor.0];
+        let conn = ConnId(process.next_conn);
+        process.next_conn += 1;
+        process.accepted.insert(conn, id);
+        connection.accepted = Some((Life { process: connection.acceptor, life: process.life }, conn));
+        conn
     }
 
     fn take_in(&mut self, at: ProcessId, from: Endpoint, bytes: Rc<[u8]>) {

@@ -4,6 +4,7 @@ mod digests;
 mod docs;
 mod planted;
 mod scenarios;
+mod streams;
 mod transcript;
 mod transcripts;
 mod world;

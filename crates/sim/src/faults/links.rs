@@ -1,6 +1,7 @@
 //! Hosts that do not reach each other, or are slow.
 
 use super::nemesis::{Cuts, Fault, Nemesis, always};
+use crate::clock::millis;
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
@@ -26,6 +27,11 @@ pub(super) const FAULTS: &[Fault] = &[
         is_possible: always,
         cause: |nemesis, world, chance| nemesis.one_way(world, chance.node, chance.time),
     },
+    Fault {
+        act: Act::DeafFront,
+        is_possible: |_, world| !world.hosts_of_lines().is_empty(),
+        cause: |nemesis, world, _| nemesis.deaf_front(world),
+    },
 ];
 
 impl Nemesis {
@@ -35,6 +41,15 @@ impl Nemesis {
         let cut = (*self.rng.pick(&hosts), node);
         let cut = if self.rng.chance(1, 2) { cut } else { (cut.1, cut.0) };
         self.cut_for(world, vec![cut], time);
+    }
+
+    fn deaf_front(&mut self, world: &mut World) {
+        world.probes.hit("nemesis: deaf front");
+        let front = *self.rng.pick(&world.hosts_of_lines());
+        let nodes = self.hosts.nodes.iter().filter(|&&node| node != front);
+        let cuts = nodes.map(|&node| (node, front)).collect();
+        let time = self.rng.between(millis(1_500), millis(4_000));
+        self.cut_for(world, cuts, time);
     }
 
     fn partition(&mut self, world: &mut World, time: u64) {

@@ -11,6 +11,7 @@ use kasha_wire::Durability;
 use super::segments::{crowded, long_logs};
 use super::{Scenario, Shape};
 use crate::clock::millis;
+use crate::front::Fronts;
 use crate::intensity::{Acts, Intensity};
 use crate::workload::LoadKind;
 
@@ -91,6 +92,8 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::DistributedBlackout => distributed_blackout(rng, &mut shape, &mut intensity),
         Scenario::Wide => wide(rng, &mut shape, &mut intensity),
         Scenario::Interactive => interactive(rng, &mut shape, &mut intensity),
+        Scenario::Front => front(Fronts::Alone, rng, &mut shape, &mut intensity),
+        Scenario::FrontColocated => front(Fronts::Colocated, rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -204,6 +207,17 @@ fn wide(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.nodes, shape.shards) = (u16::from(shape.faults) + 2, u16::try_from(rng.between(2, 4)).expect("small"));
     (shape.kind, shape.clients, shape.readers, shape.concurrency) = (LoadKind::Wide, 4, 0, 5);
     (shape.pause, shape.duration) = ((millis(0), millis(1)), millis(3_000));
+}
+
+/// Of everything that can happen to a node, to the hosts of programs, and between them. Other programs use the same keys.
+fn front(fronts: Fronts, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.fronts, shape.kind, shape.talkers) = (fronts, LoadKind::Lines, 3);
+    (shape.clients, shape.readers, shape.concurrency) = (2, 0, 2);
+    (shape.pause, shape.duration) = ((millis(1), millis(rng.between(4, 20))), millis(10_000));
+    intensity.nemesis_every = millis(rng.between(300, 1_200));
+    let killed = Acts { crash: 3, fast_restart: 1, torn_turn: 1, client: 2, ..Acts::default() };
+    let cut = Acts { partition: 2, one_way: 1, deaf_front: 3, ..killed };
+    intensity.acts = Acts { zombie: 1, depose: 1, client_pause: 1, ..cut };
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

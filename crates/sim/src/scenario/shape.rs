@@ -5,6 +5,7 @@ use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_wire::Durability;
 
 use crate::clock::millis;
+use crate::front::Fronts;
 use crate::workload::LoadKind;
 
 /// The size of a run's cluster.
@@ -69,6 +70,10 @@ pub struct Shape {
     pub rogue: bool,
     /// Whether a program shares one session over all shards.
     pub sharer: bool,
+    /// The fronts that speak lines of text.
+    pub fronts: Fronts,
+    /// Number of programs that speak lines of text with them.
+    pub talkers: usize,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
     /// Whether clients must be right about ClusterTime: nothing delays frames for long.
@@ -115,6 +120,8 @@ impl Shape {
             stranger: false,
             rogue: false,
             sharer: false,
+            fronts: Fronts::Nowhere,
+            talkers: 0,
             prober: false,
             exact_time: false,
         }
