@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, LinesEnd};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::lines::LINE_BYTES_MAX;
 use kasha_wire::outcome::Shape;
@@ -214,7 +215,8 @@ impl LineFront {
         let connection = self.connections.get_mut(&conn).expect("who is gone has no calls");
         let outstanding = connection.outstanding.take().expect("its call");
         let knows = matches!(outstanding, Outstanding::Table(_)) && *completion == Completion::Refreshed;
-        if !knows {
+        let again = matches!(completion, Completion::Unknown(_)) && planted::is_on(Bug::UnknownAskedAgain);
+        if !knows && !again {
             self.bytes -= connection.answered();
             match outstanding {
                 Outstanding::Call(_, shape) => say(conn, out, |line| command::answer(shape, completion, line)),
@@ -247,6 +249,10 @@ impl Front<Session> for LineFront {
     fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut Session, out: &mut Effects) {
         let connection = self.connections.entry(from).or_default();
         if connection.hearing != Hearing::Open {
+            return;
+        }
+        if planted::is_on(Bug::ReplyOvertakes) && Line::parse(line).is_err() {
+            begin(now, from, line, false, session, out);
             return;
         }
         if connection.lines.len() == WAITING_LINES_MAX

@@ -82,6 +82,12 @@ bugs! {
     WindowNotEnforced = "window_not_enforced",
     /// R4.3: a shard accepts a client whose lease nobody has granted.
     LeaseNotProven = "lease_not_proven",
+    /// R10.1: a front answers at once what needs no call, although earlier lines of the connection have no answer yet.
+    ReplyOvertakes = "reply_overtakes",
+    /// R10.2: a front asks again, as a new update, for what it has no outcome of.
+    UnknownAskedAgain = "unknown_asked_again",
+    /// D3: an answer to a client in the node's own core does not wait for its gate.
+    PipeUngated = "pipe_ungated",
     /// Section 4: another body under a used id gets the saved result.
     IdReuseAnswered = "id_reuse_answered",
     /// Section 4: a saved result leaves as if it were synced.
