@@ -117,11 +117,14 @@ fn run_tidy(workspace: &Workspace, _: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Everything with the features of tests; then what users run without them.
+/// Everything with the features of tests; then what users run without them. In the profile of the build that follows, which then has the
+/// macros and the libraries of other languages.
 fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let everything = ["--workspace", "--all-targets", "--features", FEATURES];
     for chosen in [&everything[..], &PLAIN[..]] {
-        watch.run(cargo(&workspace.root).arg("clippy").args(chosen).args(["--", "-D", "warnings"]))?;
+        watch.run(
+            cargo(&workspace.root).args(["clippy", "--profile", "ci"]).args(chosen).args(["--", "-D", "warnings"]),
+        )?;
     }
     Ok(Outcome::Done)
 }

@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [LoadKind; 14] = [
+    const KINDS: [LoadKind; 15] = [
         LoadKind::Mixed,
         LoadKind::Spread,
         LoadKind::Bulky,
