@@ -76,7 +76,7 @@ fn until_stopped(stream: &[u8], wanted: usize) -> usize {
 }
 
 fn put_frame(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
-    const KIND_AT: usize = 11;
+    const KIND_AT: usize = 12;
     let start = frame::begin(out, Kind::Message);
     out[start + KIND_AT] = kind;
     out.extend_from_slice(payload);

@@ -349,7 +349,7 @@ impl Run {
         probes.add("keys searched", checked.searched);
         probes.add("keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
-        let (listed, whole_listings) = listed_once::check(history);
+        let (listed, whole_listings) = listed_once::check(history, self.cluster.blackouts.is_none());
         probes.add("listings checked", whole_listings);
         violations.extend(listed);
         let checked = strictly_serializable::check(searched);

@@ -127,7 +127,7 @@ fn encode(kind: u8, payload: &[u8], bytes: &mut Vec<u8>) {
 }
 
 /// The position of the kind in a frame's header.
-const KIND_AT: usize = 11;
+const KIND_AT: usize = 12;
 
 impl Machine for Stranger {
     fn step(&mut self, _now: Tick, _input: Input<'_>, _out: &mut Effects) {}

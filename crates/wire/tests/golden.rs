@@ -156,7 +156,7 @@ fn operations() {
         for which in [1, 17, 33, 2, 18, 3, 4, 8, 12, 5] {
             let bytes = OwnedBody::one_with(code, None, which).encoded();
             let update = Body::decode(&bytes).unwrap().update;
-            lines.push((format!("{name}, {which}: {update}"), bytes));
+            lines.push((update.to_string(), bytes));
         }
     }
     let transaction = OwnedBody::one(32, Some(b"my-key"));
