@@ -151,7 +151,7 @@ fn operations() {
             lines.push((format!("{name}{what}"), bytes));
         }
     }
-    for &Row { code, name, .. } in Update::ALL.iter().filter(|row| row.has_one_key()) {
+    for &Row { code, .. } in Update::ALL.iter().filter(|row| row.has_one_key()) {
         // A condition of each kind, an answer, both; each end.
         for which in [1, 17, 33, 2, 18, 3, 4, 8, 12, 5] {
             let bytes = OwnedBody::one_with(code, None, which).encoded();
