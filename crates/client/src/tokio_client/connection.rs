@@ -219,7 +219,6 @@ async fn write_queued(
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
-    frame::restamp(&mut bytes, WireVersion::HANDSHAKE);
     write_all(&write, &bytes).await?;
     // If the reader has ended, there will be no version, and it says why.
     let version = match WireVersions::OURS.only() {
