@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `updates` | (a) exactly once, witnesses, attempts, list changes, leases, operation keys |
 //! | `replicas` | (b) fencing, elections, replacement of members, joiners, losses of power |
-//! | `transactions` | (c) transactions over many shards: votes, locks, gates, settlement, crashes |
+//! | `distributed` | (c) transactions over many shards: votes, locks, gates, settlement, crashes |
 //! | `cleaner` | (d) replay of a log that a cleaner has copied about and freed segments of |
 //! | `recovery` | (e) which log needs a witness, and that a shard with all its members waits for none |
 
@@ -20,10 +20,10 @@ mod check;
 mod cleaner;
 #[cfg(test)]
 mod conformance;
+mod distributed;
 mod recovery;
 mod replicas;
 pub mod report;
-mod transactions;
 mod updates;
 
 use arrayvec::ArrayVec;

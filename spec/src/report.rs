@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::check::{Found, Trace, search};
 use crate::cleaner::{self, Cleaner};
+use crate::distributed::{self, Distributed};
 use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
-use crate::transactions::{self, Transactions};
 use crate::updates::{self, Thrift, Updates};
 use crate::{BoundsChoice, Broken, Which};
 
@@ -111,9 +111,9 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
-    for program in transactions::programs::PROGRAMS.iter().filter(|program| is_chosen(choice, Which::C, program.name)) {
+    for program in distributed::programs::PROGRAMS.iter().filter(|program| is_chosen(choice, Which::C, program.name)) {
         if program.is_small || is_large || named(program.name) {
-            let model = Transactions { program, off: None };
+            let model = Distributed { program, off: None };
             searches.push(Box::new(move || {
                 let found = search(model, threads);
                 Whole { model: "c", name: program.name, about: program.about, found }
@@ -162,9 +162,9 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
             searches.push(("b", broken, bounds.name, Box::new(move || search(model, 1))));
         }
     }
-    for (rule, broken, program) in transactions::rules::SWITCHES {
+    for (rule, broken, program) in distributed::rules::SWITCHES {
         if is_chosen(choice, Which::C, broken.name) {
-            let model = Transactions { program, off: Some(*rule) };
+            let model = Distributed { program, off: Some(*rule) };
             searches.push(("c", broken, program.name, Box::new(move || search(model, 1))));
         }
     }

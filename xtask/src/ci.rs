@@ -15,7 +15,7 @@ use crate::workspace::{Workspace, cargo};
 
 /// Rules that can be broken at run time, and servers whose files and clock a test can reach.
 pub(crate) const FEATURES: &str =
-    "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-transaction/planted-bugs,kasha/test-faults";
+    "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-distributed/planted-bugs,kasha/test-faults";
 
 /// The program with all tests in a crate's folder `tests`.
 pub(crate) const ALL: &str = "all";

@@ -61,7 +61,7 @@ const ROUNDS_MINUTES: &str = "0.4";
 const SLOWEST_SHOWN: usize = 10;
 
 /// Packages with planted bugs that their own tests notice, in a module `planted`, and not the simulator.
-const PLANTED_ELSEWHERE: [&str; 2] = ["crates/transaction", "crates/node"];
+const PLANTED_ELSEWHERE: [&str; 2] = ["crates/distributed", "crates/node"];
 /// The program that users run.
 const PRODUCT: &str = "kasha";
 /// What is linted without the features of tests: the programs that users build.
@@ -237,7 +237,7 @@ fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
 pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let watch = Watch::start();
     let built = Build::new(workspace, &watch)?;
-    let status = Command::new(built.example("mutants")).current_dir(&workspace.root).args(arguments).status()?;
+    let status = Command::new(built.example(ci::MUTANTS)).current_dir(&workspace.root).args(arguments).status()?;
     ensure!(status.code() != Some(2), "nothing was planted: see above");
     ensure!(status.success(), "not every planted bug is caught, or something was found without one");
     for package in PLANTED_ELSEWHERE.iter().filter(|_| arguments.is_empty()) {

@@ -103,13 +103,13 @@ entry_kinds! {
     /// at once: the term that logs it frees nothing before it serves, and then under another list.
     Whole = 12,
     /// A transaction over several shards, and the timestamp that this one proposed (R8.1). Dead when it has an outcome.
-    TransactionProposed = 32,
+    DistributedProposed = 32,
     /// The outcome of a transaction over several shards (R8.1, R8.15). Lives until nobody needs the transaction (R8.9).
-    TransactionEnded = 33,
+    DistributedEnded = 33,
     /// Nothing is executed above this timestamp before the entry is synced. Dead when a later one is logged.
     TimestampCeiling = 34,
     /// The transactions that are needed no more (R8.9). Dead when a later one is logged.
-    TransactionsForgotten = 35,
+    DistributedForgotten = 35,
     /// What the answer of an update of this shard alone waits for (R8.15). Dead when the gate has opened.
     Gate = 36,
 }

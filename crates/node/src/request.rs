@@ -19,11 +19,11 @@ mod wrong;
 
 use std::ops::RangeInclusive;
 
+use kasha_distributed::{Age, GateId};
 use kasha_exactly_once::Request;
 use kasha_log::{EntryOffset, Full};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::SpareDraft;
-use kasha_transaction::{Age, GateId};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, RpcId, Slot};
@@ -102,7 +102,7 @@ pub(crate) enum Condition {
     /// Memory that the cleaner can gain (section 5).
     Memory,
     /// A transaction over several shards is pending no more (R8.3).
-    Transaction(RpcId),
+    Distributed(RpcId),
     /// Who has waited longer has had its turn (0047).
     Turn(Age),
     /// What an answer must not run ahead of is settled (R8.4).
@@ -119,7 +119,7 @@ impl Condition {
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Lease(_) => Refusal::LeaseUnproven,
-            Self::Memory | Self::Transaction(_) | Self::Turn(_) | Self::Gate(_) => Refusal::Busy,
+            Self::Memory | Self::Distributed(_) | Self::Turn(_) | Self::Gate(_) => Refusal::Busy,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! | `conflicts` | knows what is not synced, and who must wait for it |
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
-//! | `transacting` | transactions over several shards: steps, words, clients |
+//! | `distributed` | transactions over several shards: steps, words, clients |
 //! | `turns` | who has waited longest goes first |
 //! | `waiting` | keeps updates, reads and answers that wait for something that will come |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys and values, dropped tables |
@@ -17,17 +17,17 @@
 mod again;
 pub(crate) mod cleaner;
 mod conflicts;
+mod distributed;
 mod garbage;
 mod house;
 mod leases;
 mod relocation;
-mod transacting;
 mod turns;
 pub(crate) mod waiting;
 
+use kasha_distributed::{GateId, Turns};
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
-use kasha_transaction::{GateId, Turns};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, KeyHash, ListVersion, LogEnd, RpcId, ShardId, Tick, Work};
@@ -36,11 +36,11 @@ use kasha_wire::{Configuration, ShardConfig};
 use crate::core::Core;
 use crate::serving::cleaner::Cleaner;
 pub(crate) use crate::serving::conflicts::{Conflicts, Sees};
+use crate::serving::distributed::DistributedWork;
+pub(crate) use crate::serving::distributed::{as_kept, latest_timestamp, slots_of};
 use crate::serving::garbage::Garbage;
 use crate::serving::house::House;
 use crate::serving::leases::Leases;
-use crate::serving::transacting::Transacting;
-pub(crate) use crate::serving::transacting::{as_kept, latest_timestamp, slots_of};
 use crate::serving::waiting::Waiting;
 use crate::shard::expiry::Expiry;
 use crate::shard::site::Site;
@@ -83,7 +83,7 @@ pub(crate) struct Serving {
     garbage: Garbage,
     pub leases: Leases,
     pub waiting: Waiting,
-    pub transacting: Transacting,
+    pub distributed: DistributedWork,
     /// Those that have lost to others, and wait for their turn (0047).
     pub turns: Turns,
     pub expiry: Expiry,
@@ -110,7 +110,7 @@ impl Serving {
             garbage: Garbage::new(core, config),
             leases: Leases::default(),
             waiting: Waiting::default(),
-            transacting: Transacting::begin(&state.transactions),
+            distributed: DistributedWork::begin(&state.distributed),
             turns: Turns::default(),
             expiry: Expiry::default(),
             house: House::default(),
@@ -174,9 +174,9 @@ impl Serving {
     }
 
     pub fn next_deadline(&self, state: &ShardState) -> Option<Tick> {
-        let transacting = self.transacting.next_deadline(&state.transactions);
+        let distributed = self.distributed.next_deadline(&state.distributed);
         let memory = self.waiting.memory_due_at();
-        let next = memory.into_iter().chain(transacting).chain(self.next_lapse()).min();
+        let next = memory.into_iter().chain(distributed).chain(self.next_lapse()).min();
         Some(if self.cleaner.is_busy() {
             Tick(0)
         } else {
@@ -193,7 +193,7 @@ impl Serving {
         out: &mut Effects,
     ) {
         let gate = gate.map(|gate| (gate, &mut self.waiting));
-        self.transacting.callers.answer(transaction, result, (gate, when), out);
+        self.distributed.callers.answer(transaction, result, (gate, when), out);
     }
 
     /// An update was recorded: until it is synced it conflicts with what touches the keys that it changed, and then its names

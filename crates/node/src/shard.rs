@@ -4,6 +4,7 @@
 
 pub(crate) mod commit;
 pub(crate) mod copy;
+pub(crate) mod distributed;
 pub(crate) mod expiry;
 pub(crate) mod operation_keys;
 pub(crate) mod replay;
@@ -11,7 +12,6 @@ pub(crate) mod replay_check;
 pub(crate) mod site;
 pub(crate) mod state;
 pub(crate) mod term;
-pub(crate) mod transactions;
 pub(crate) mod unfinished;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint};
@@ -338,6 +338,6 @@ impl Replica {
             term.shipping.assert_invariants(self.copy.log.end().offset);
         }
         self.state.tracker.assert_invariants();
-        self.state.transactions.participant.assert_invariants();
+        self.state.distributed.participant.assert_invariants();
     }
 }

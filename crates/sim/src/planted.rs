@@ -197,7 +197,7 @@ pub fn plant(bug: Option<Bug>) {
 mod tests {
     use super::*;
 
-    /// The participants of distributed transactions are searched by themselves (`crates/transaction/tests/planted.rs`).
+    /// The participants of distributed transactions are searched by themselves (`crates/distributed/tests/planted.rs`).
     const OF_PARTICIPANTS: &[Bug] = &[
         Bug::VoteUnsynced,
         Bug::ExecutedUnsynced,

@@ -29,35 +29,35 @@ probes! {
     /// R9.13: a coordinator that starts goes on, although a node has not said what its folder knows.
     ListenedInPart = "coordinator: began without having heard all",
     /// Section 8: a transaction over several shards is proposed.
-    TransactionProposed = "transaction: proposed",
+    DistributedProposed = "distributed: proposed",
     /// R8.8: its client is told what it comes to as soon as it is durable here.
-    TransactionPrepared = "transaction: told when prepared",
+    DistributedPrepared = "distributed: told when prepared",
     /// Section 8, one round trip: it is told before it is durable here, for witnesses hold it.
-    TransactionPreparedFast = "transaction: told before it is durable",
+    DistributedPreparedFast = "distributed: told before it is durable",
     /// R4.9: its operation key was used before, and a participant says what it recorded then.
-    TransactionRepeated = "transaction: repeated under its operation key",
+    DistributedRepeated = "distributed: repeated under its operation key",
     /// 0034: nothing in it can fail, and it leaves locks that others have.
-    LocksLeft = "transaction: goes on without locks",
+    LocksLeft = "distributed: goes on without locks",
     /// Section 8: it is executed.
-    TransactionExecuted = "transaction: executed",
+    DistributedExecuted = "distributed: executed",
     /// R8.3: it meets a lock or something pending, and that is recorded.
-    TransactionConflict = "transaction: conflict",
+    DistributedConflict = "distributed: conflict",
     /// R8.5: one of its checks says no here.
-    TransactionAborted = "transaction: aborted here",
+    DistributedAborted = "distributed: aborted here",
     /// What was proposed does not happen.
-    TransactionEnded = "transaction: ended against",
+    DistributedEnded = "distributed: ended against",
     /// R8.3: an independent one waits for a lock before it is proposed.
-    TransactionWaits = "transaction: waits for a lock",
+    DistributedWaits = "distributed: waits for a lock",
     /// Its client asks again while it is pending.
-    TransactionAskedAgain = "transaction: asked again",
+    DistributedAskedAgain = "distributed: asked again",
     /// R8.11: a participant that never got it records a conflict.
-    ConflictForUnknown = "transaction: conflict for what is unknown",
+    ConflictForUnknown = "distributed: conflict for what is unknown",
     /// R8.11: a participant asks about what is over here.
-    NeverSaid = "transaction: never",
+    NeverSaid = "distributed: never",
     /// R8.9: some are needed no more.
-    TransactionsForgotten = "transaction: forgotten",
+    DistributedForgotten = "distributed: forgotten",
     /// A client's transaction met another one, and is tried again.
-    ConflictTriedAgain = "transaction: tried again under another id",
+    ConflictTriedAgain = "distributed: tried again under another id",
     /// 0047: a transaction that takes locks gives way to one that has waited longer.
     TurnGivenWay = "turn: gave way to an elder",
     /// 0047: an update waits until an elder has had its turn.
@@ -67,11 +67,11 @@ probes! {
     /// 0047: whoever had its turn has not come again in time.
     TurnLapsed = "turn: lapsed",
     /// R8.4: an answer waits for a gate.
-    AnswerBehindGate = "transaction: answer behind a gate",
+    AnswerBehindGate = "distributed: answer behind a gate",
     /// R8.4: an update of one shard inherits a gate.
-    UpdateBehindGate = "transaction: update behind a gate",
+    UpdateBehindGate = "distributed: update behind a gate",
     /// R8.3: a read meets something pending.
-    ReadMeetsPending = "transaction: read meets what is pending",
+    ReadMeetsPending = "distributed: read meets what is pending",
     /// A new primary takes another member's log, and keeps the part that both logs share.
     LogFetchedFromPrefix = "term: log fetched from the common prefix",
     /// A new primary takes another member's log, and keeps nothing of its own.

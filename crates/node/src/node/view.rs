@@ -103,13 +103,13 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
 }
 
 fn transactions(replica: &Replica, serving: Option<&Serving>) -> TransactionsStatus {
-    let known = &replica.state.transactions;
+    let known = &replica.state.distributed;
     let (pending, all) = (known.pending(), known.known().count() as u64);
     TransactionsStatus {
         pending,
         kept: all.saturating_sub(pending),
         held_answers: serving.map_or(0, |serving| serving.waiting.held_answers()),
-        oldest: serving.map(|serving| serving.oldest_transactions(known)).unwrap_or_default(),
+        oldest: serving.map(|serving| serving.oldest_distributed(known)).unwrap_or_default(),
     }
 }
 

@@ -59,12 +59,12 @@ impl Term {
         let end = site.copy.log.end().offset;
         let dead = &mut site.core.scratch.dead;
         dead.clear();
-        site.state.transactions.begin_serving(end, dead);
+        site.state.distributed.begin_serving(end, dead);
         if site.core.options.baseline == Baseline::TwoPhase {
-            site.state.transactions.participant.leave_votes_to_clients();
+            site.state.distributed.participant.leave_votes_to_clients();
         }
         site.copy.log.kill_all(dead);
-        site.copy.log.keep_room(site.state.transactions.reserved());
+        site.copy.log.keep_room(site.state.distributed.reserved());
         let target = match self.take(site, requests, took) {
             true => site.copy.log.end().offset,
             false => {

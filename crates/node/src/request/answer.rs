@@ -6,9 +6,9 @@
 //! - **R2.2** A refusal says only that this delivery ran nothing. It waits for nothing, and is recorded nowhere (R4.2).
 //! - **R4.6** But for one: that a lease is over is told once the floor that says so cannot be lost any more.
 
+use kasha_distributed::GateId;
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
-use kasha_transaction::GateId;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
@@ -47,7 +47,7 @@ impl RequestPath<'_> {
         let release = self.release(caller, completed.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
         if !self.is_quiet
-            && let Some(behind) = self.state.transactions.gate_of_answer(completed.rpc())
+            && let Some(behind) = self.state.distributed.gate_of_answer(completed.rpc())
         {
             return self.answer_behind(behind, log, caller, completed, received);
         }
@@ -137,7 +137,7 @@ impl RequestPath<'_> {
         hit(Probe::RequestParked);
         match condition {
             Condition::Lease(client) => self.serving().leases.ask_about(client),
-            Condition::Transaction(_) => self.core.log_flush.hurry(),
+            Condition::Distributed(_) => self.core.log_flush.hurry(),
             Condition::Turn(_) => self.wait_behind_elder(caller, received),
             Condition::Memory => {}
             Condition::Gate(_) => unreachable!("answers alone wait for gates"),

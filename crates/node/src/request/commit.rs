@@ -7,10 +7,10 @@
 //! - **R4.2** Whatever was executed is recorded, failed conditions too; what was refused never comes here.
 //! - **R4.5** \[M\] What a witness held neither raises the acknowledgement nor carries its own.
 
+use kasha_distributed::Origin as ExecutedWhen;
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Request};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
 use kasha_store::Draft;
-use kasha_transaction::Origin as ExecutedWhen;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId, Slot};
@@ -21,9 +21,9 @@ use crate::request::order::Overlap;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Memory, Origin, Received, Why};
 use crate::shard::commit::Entries;
+use crate::shard::distributed::{Distributed, Gated};
 use crate::shard::operation_keys::OperationKey;
 use crate::shard::state::ShardState;
-use crate::shard::transactions::{Gated, Transactions};
 
 /// An update that has run.
 pub(super) struct Completed {
@@ -127,7 +127,7 @@ impl Entries for Record<'_, '_> {
         dead: &mut Vec<EntryOffset>,
     ) -> LogSlice {
         if let (Some(gated), Some(at)) = (self.gated, places.gate) {
-            close_gate(&mut state.transactions, &gated.0, at, dead);
+            close_gate(&mut state.distributed, &gated.0, at, dead);
         }
         let (request, at) = (&self.request, places.completion);
         match self.acknowledgement {
@@ -204,10 +204,10 @@ impl RequestPath<'_> {
 
 /// Its answer waits, and the answers of those that touch the same keys after it (R8.4).
 #[cold]
-fn close_gate(transactions: &mut Transactions, gated: &Gated, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
+fn close_gate(distributed: &mut Distributed, gated: &Gated, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
     hit(Probe::UpdateBehindGate);
-    match transactions.participant.pass(&gated.footprint, ExecutedWhen::Now) {
-        Some((gate, _)) => transactions.note_gate(gated.rpc, at, gate),
+    match distributed.participant.pass(&gated.footprint, ExecutedWhen::Now) {
+        Some((gate, _)) => distributed.note_gate(gated.rpc, at, gate),
         None => dead.push(at),
     }
 }

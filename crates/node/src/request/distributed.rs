@@ -1,4 +1,4 @@
-//! A transaction over several shards, from frame to proposal (section 8). What comes after, `serving::transacting` does.
+//! A transaction over several shards, from frame to proposal (section 8). What comes after, `serving::distributed` does.
 //!
 //! - **R8.3** \[M\] A coordinated one that conflicts is refused, and that is recorded; an independent one waits for a lock before it
 //!   is proposed.
@@ -9,11 +9,11 @@
 //! - **R8.13** A proposal finds room for itself and for its execution, or is refused.
 //! - **R8.14** \[M\] Giving it up before it is proposed is a recorded vote against it.
 
+use kasha_distributed::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, Why as Against};
 use kasha_exactly_once::{OperationKeyCheck, Request};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
-use kasha_transaction::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, Why as Against};
 use kasha_types::limits::REASON_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -28,11 +28,11 @@ use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::{Serving, as_kept, latest_timestamp, slots_of};
 use crate::shard::commit::Entries;
+use crate::shard::distributed::{Ending, How, Proposed, Reason, checked_by, commit_ending, proposal_of, request_of};
 use crate::shard::operation_keys::{self, OperationKey};
 use crate::shard::site::Site;
 use crate::shard::state::ShardState;
 use crate::shard::term::Term;
-use crate::shard::transactions::{Ending, How, Proposed, Reason, checked_by, commit_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
 const PART_OVERHEAD_BYTES: usize = 128;
@@ -86,7 +86,7 @@ impl Entries for ProposalEntry<'_> {
     }
 
     fn write(&mut self, group: &mut GroupWriter<'_>, _: &[u8]) -> EntryOffset {
-        let (at, payload) = group.entry(EntryKind::TransactionProposed, self.proposed.encoded_len());
+        let (at, payload) = group.entry(EntryKind::DistributedProposed, self.proposed.encoded_len());
         self.proposed.encode_into(payload);
         at
     }
@@ -94,8 +94,8 @@ impl Entries for ProposalEntry<'_> {
     fn apply(self, state: &mut ShardState, _: &mut Log, entry: EntryOffset, end: LogEnd, _: &mut Vec<EntryOffset>) {
         let Self { proposed: Proposed { number, at, reserved, .. }, proposal, request } = self;
         let Request { rpc, body_hash, lease_expiry, .. } = request;
-        state.transactions.participant.proposed(rpc, proposal, at, end);
-        state.transactions.note_proposed(rpc, number, entry, lease_expiry, reserved);
+        state.distributed.participant.proposed(rpc, proposal, at, end);
+        state.distributed.note_proposed(rpc, number, entry, lease_expiry, reserved);
         state.tracker.prove(rpc.client, lease_expiry);
         state.tracker.begin(rpc, body_hash);
     }
@@ -121,9 +121,9 @@ impl RequestPath<'_> {
             Err(Stop::Completed(_)) if path.is_told_later(&caller, rpc) => {}
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
-                hit(Probe::TransactionAskedAgain);
+                hit(Probe::DistributedAskedAgain);
                 path.core.log_flush.hurry();
-                path.serving().transacting.callers.wait_for(rpc, caller);
+                path.serving().distributed.callers.wait_for(rpc, caller);
             }
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
@@ -137,7 +137,7 @@ impl RequestPath<'_> {
         let rpc = received.request.rpc;
         self.prove_lease_of_suspect(received)?;
         let proposal = proposal_of(&received.body, self.shard).expect("we take part, or were not admitted");
-        if self.state.transactions.knows(rpc) {
+        if self.state.distributed.knows(rpc) {
             // Its record is gone, so its client has the outcome: only a stranger asks.
             return Err(Stop::refuse(Refusal::Stale));
         }
@@ -168,23 +168,23 @@ impl RequestPath<'_> {
             let proposal = Proposal { footprint: Footprint::new([key.hash], []), ..proposal };
             return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result), Keep::Seen(seen));
         }
-        if !is_replay && !self.state.transactions.has_room() {
+        if !is_replay && !self.state.distributed.has_room() {
             return Err(Stop::refuse(Refusal::Busy));
         }
         let clock = Timestamp(self.core.cluster_time.0.saturating_mul(1000));
         let elder = self.elder_of(received, &proposal)?;
         let arrival = match elder {
             Some(_) => Arrival::Conflict,
-            None => self.state.transactions.participant.on_request(rpc, &proposal, clock),
+            None => self.state.distributed.participant.on_request(rpc, &proposal, clock),
         };
         match arrival {
             Arrival::Wait(locked) => {
-                hit(Probe::TransactionWaits);
-                Err(Stop::Nothing(Why::Parked(Condition::Transaction(locked))))
+                hit(Probe::DistributedWaits);
+                Err(Stop::Nothing(Why::Parked(Condition::Distributed(locked))))
             }
             Arrival::Conflict if is_replay => Err(Stop::Nothing(Why::RunsAhead)),
             Arrival::Conflict => {
-                hit(Probe::TransactionConflict);
+                hit(Probe::DistributedConflict);
                 self.core.log_flush.hurry(); // it is tried again soon
                 let result = vec![OutcomeCode::Conflict as u8];
                 self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result), Keep::Nothing)
@@ -217,7 +217,7 @@ impl RequestPath<'_> {
                 return Err(Stop::Nothing(Why::RunsAhead));
             }
             OperationKeyCheck::Hit(place) => {
-                hit(Probe::TransactionRepeated);
+                hit(Probe::DistributedRepeated);
                 self.count_repeat(received.origin);
                 let kept = operation_keys::record_at(log, place);
                 let RpcId { client, sequence } = kept.rpc;
@@ -256,14 +256,14 @@ impl RequestPath<'_> {
                     if is_replay {
                         return Err(Stop::Nothing(Why::RunsAhead));
                     }
-                    hit(Probe::TransactionAborted);
+                    hit(Probe::DistributedAborted);
                     return self.abort_here(log, received, (proposal, key), result);
                 }
                 // The version of a key that has none comes from the version floor (R4.8), which must be the same at the execution.
                 let depends_on_floor = draft.sees_absence() && parts.check_own_versions();
                 if depends_on_floor
                     && let Some(serving) = &mut self.serving // a new primary leaves the floor as it is
-                    && !serving.transacting.try_hold_floor(rpc)
+                    && !serving.distributed.try_hold_floor(rpc)
                 {
                     return Err(Stop::refuse(Refusal::Busy));
                 }
@@ -278,10 +278,10 @@ impl RequestPath<'_> {
         if reserved > log.group_payload_max() as u64 {
             return Err(Stop::refuse(Refusal::TooLarge)); // its execution is one group
         }
-        let number = self.state.transactions.next_number();
+        let number = self.state.distributed.next_number();
         let proposed = Proposed { number, at, reserved, body: body.bytes() };
         // R8.13: what it writes later may not be refused then.
-        let before = self.state.transactions.reserved();
+        let before = self.state.distributed.reserved();
         log.keep_room(before + reserved);
         let purpose = if is_replay { Purpose::Takeover } else { Purpose::Normal };
         let begun = ProposalEntry { proposed, proposal, request: received.request };
@@ -290,7 +290,7 @@ impl RequestPath<'_> {
             log.keep_room(before);
             Stop::Nothing(Why::for_room(full))
         })?;
-        hit(Probe::TransactionProposed);
+        hit(Probe::DistributedProposed);
         self.core.want_durable(self.shipping, end);
         self.name_to_witnesses(received, end);
         Ok(Logged::Proposed { end, prepared })
@@ -318,7 +318,7 @@ impl RequestPath<'_> {
     /// The client hears what is logged, now or when it is safe.
     fn tell(&mut self, caller: &Caller, body: &Body<'_>, logged: Logged, out: &mut Effects) {
         let (shard, epoch, rpc) = (self.shard, self.epoch, body.head.rpc);
-        self.serving().transacting.callers.wait_for(rpc, *caller);
+        self.serving().distributed.callers.wait_for(rpc, *caller);
         if let Logged::Proposed { .. } = &logged {
             self.note_try(caller, rpc);
         }
@@ -330,7 +330,7 @@ impl RequestPath<'_> {
                 }
                 if body.keeper() == Some(shard) {
                     // If a check of another participant says no, the client hears that here.
-                    self.serving().transacting.callers.wait_for_end(rpc, *caller);
+                    self.serving().distributed.callers.wait_for_end(rpc, *caller);
                 }
             }
             Logged::Refused { end, gate, result } => {
@@ -353,19 +353,19 @@ impl RequestPath<'_> {
         out: &mut Effects,
     ) -> bool {
         let Prepared { mut result, sees_absence, overlap } = prepared;
-        if !self.is_two_phase() && !self.state.transactions.participant.may_tell_prepared(rpc) {
+        if !self.is_two_phase() && !self.state.distributed.participant.may_tell_prepared(rpc) {
             return false;
         }
-        if sees_absence && !self.serving().transacting.try_hold_floor(rpc) {
+        if sees_absence && !self.serving().distributed.try_hold_floor(rpc) {
             return false;
         }
-        hit(Probe::TransactionPrepared);
+        hit(Probe::DistributedPrepared);
         let (shard, epoch) = (self.shard, self.epoch);
         result[0] = OutcomeCode::Prepared as u8;
         let synced = Gate::Synced { shard, position: LogPosition { epoch, offset: end } };
         let (is_synced, when) = match self.release(caller, overlap) {
             Release::WhenHeld => {
-                hit(Probe::TransactionPreparedFast);
+                hit(Probe::DistributedPreparedFast);
                 self.serving().counters.fast_answers += 1;
                 (false, self.gate_of_own_file())
             }

@@ -3,17 +3,17 @@
 //! - **E4** Until `commit` nothing has happened: a draft that is dropped was never there.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
+use kasha_distributed::Footprint;
 use kasha_log::{Log, Purpose, entry_bytes};
 use kasha_store::{Draft, SpareDraft};
-use kasha_transaction::Footprint;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::{OutcomeCode, Update};
 
 use crate::request::Origin;
 use crate::request::order::{Action, Ordered};
 use crate::request::path::RequestPath;
+use crate::shard::distributed::Gated;
 use crate::shard::operation_keys;
-use crate::shard::transactions::Gated;
 
 /// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would
 /// hear that there is no room, take the repeat back by a cancel, which takes as much, and report as not executed what has
@@ -96,7 +96,7 @@ impl RequestPath<'_> {
         if matches!(drafted.ordered.action(), Action::Cancel) {
             return None;
         }
-        let participant = &self.state.transactions.participant;
+        let participant = &self.state.distributed.participant;
         let footprint = drafted.footprint();
         let gate = participant.gate_of(&footprint);
         if gate.is_empty() {

@@ -6,10 +6,10 @@
 //! - **R5.2** The end of an operation key or a value is logged before it is observed, and overlaps with who observes it.
 //!   `expire` does that; what follows only reads, until the group is opened.
 
+use kasha_distributed::Footprint;
 use kasha_exactly_once::OperationKeyCheck;
 use kasha_log::{EntryOffset, Log, Purpose};
 use kasha_store::Draft;
-use kasha_transaction::Footprint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, LogEnd, RpcId, key_hash};
@@ -189,7 +189,7 @@ impl RequestPath<'_> {
         if let Some(pending) = self.pending_before(received) {
             return Err(Stop::Nothing(match received.origin {
                 Origin::Replay => Why::RunsAhead,
-                Origin::Client(_) | Origin::Suspect => Why::Parked(Condition::Transaction(pending)),
+                Origin::Client(_) | Origin::Suspect => Why::Parked(Condition::Distributed(pending)),
             }));
         }
         if let Some(elder) = self.elder_before(received) {
@@ -249,7 +249,7 @@ impl RequestPath<'_> {
     #[cold]
     #[inline(never)]
     fn find_pending_before(&self, received: &Received<'_>) -> Option<RpcId> {
-        let participant = &self.state.transactions.participant;
+        let participant = &self.state.distributed.participant;
         if matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. })) {
             return None;
         }
@@ -275,7 +275,7 @@ impl RequestPath<'_> {
                 // They read what the log says of the key, which may be unsynced (R4.9).
                 Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
             };
-        let unsynced = unsynced || self.overlaps_transactions(drafted);
+        let unsynced = unsynced || self.overlaps_distributed(drafted);
         if unsynced { Overlap::Unsynced } else { Overlap::None }
     }
 }
@@ -299,7 +299,7 @@ impl RequestPath<'_> {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let keys = draft.footprint().iter().copied().chain(key.map(|key| key.hash));
         let unsynced = self.sees_unsynced(draft, &serving.conflicts)
-            || self.state.transactions.participant.overlaps(&Footprint::new([], keys))
+            || self.state.distributed.participant.overlaps(&Footprint::new([], keys))
             || key.is_some_and(|_| serving.conflicts.has_dropped_operation_keys(self.shipping.synced())); // R5.2
         if unsynced && !planted::is_on(Bug::PreparedOverOverlap) { Overlap::Unsynced } else { Overlap::None }
     }
@@ -307,7 +307,7 @@ impl RequestPath<'_> {
     /// R8.7 \[M\]: what a transaction over several shards has freed, whose outcome may be lost, and then the transaction is
     /// pending again.
     #[inline]
-    fn overlaps_transactions(&self, drafted: &Drafted<'_, '_>) -> bool {
+    fn overlaps_distributed(&self, drafted: &Drafted<'_, '_>) -> bool {
         !self.is_quiet && self.look_for_overlap(drafted)
     }
 
@@ -316,6 +316,6 @@ impl RequestPath<'_> {
     fn look_for_overlap(&self, drafted: &Drafted<'_, '_>) -> bool {
         // As a recovery judges it, which has no draft: every key counts as written (R8.10).
         let keys = &drafted.ordered().received().memory.footprint;
-        self.state.transactions.participant.overlaps(&Footprint::new([], keys.iter().copied()))
+        self.state.distributed.participant.overlaps(&Footprint::new([], keys.iter().copied()))
     }
 }

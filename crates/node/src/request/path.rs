@@ -48,7 +48,7 @@ impl<'p> RequestPath<'p> {
     ) -> (Self, &'p mut Log) {
         let Site { copy, state, core } = site;
         let (shard, epoch) = (copy.shard, term.epoch);
-        let is_quiet = state.transactions.is_quiet() && serving.as_ref().is_none_or(|serving| serving.turns.is_empty());
+        let is_quiet = state.distributed.is_quiet() && serving.as_ref().is_none_or(|serving| serving.turns.is_empty());
         (Self { shard, epoch, state, is_quiet, shipping: &mut term.shipping, serving, core }, &mut copy.log)
     }
 }

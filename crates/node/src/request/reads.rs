@@ -10,9 +10,9 @@
 //! lease it also waits for a sync round that began after it arrived: nobody can have become primary before. What waits comes in
 //! again at `admit`.
 
+use kasha_distributed::{Footprint, GateId, Origin};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
-use kasha_transaction::{Footprint, GateId, Origin};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
@@ -295,19 +295,19 @@ fn page_of<'a>(admitted: &Admitted<'a>) -> Option<Wanted<'a>> {
 /// somebody else (R8.3).
 #[inline]
 fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
-    if state.transactions.is_quiet() {
+    if state.distributed.is_quiet() {
         return None; // nearly always
     }
-    state.transactions.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
+    state.distributed.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
 }
 
 /// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a
 /// listing might wait for ever.
 fn writers_before(state: &ShardState) -> Result<Option<Vec<RpcId>>, Refusal> {
-    if state.transactions.is_quiet() || planted::is_on(Bug::ListingOverPending) {
+    if state.distributed.is_quiet() || planted::is_on(Bug::ListingOverPending) {
         return Ok(None);
     }
-    let writers = state.transactions.participant.writers(WAITED_FOR_MAX).ok_or(Refusal::Busy)?;
+    let writers = state.distributed.participant.writers(WAITED_FOR_MAX).ok_or(Refusal::Busy)?;
     Ok((!writers.is_empty()).then(|| writers.into_iter().collect()))
 }
 
@@ -315,7 +315,7 @@ fn writers_before(state: &ShardState) -> Result<Option<Vec<RpcId>>, Refusal> {
 /// whoever comes after a read of two rounds (R8.16) or a listing: neither waits for all that is pending, so that what they left to
 /// writers here could wait for what is left there, in a circle.
 fn gate_behind(site: &mut Site<'_>, code: u8, footprint: &Footprint) -> Option<GateId> {
-    let participant = &mut site.state.transactions.participant;
+    let participant = &mut site.state.distributed.participant;
     match Read::row_of(code).map(|row| row.shape) {
         Some(Shape::Observed | Shape::Keys | Shape::KeysAndValues) => participant.wait_as(footprint),
         _ => participant.pass(footprint, Origin::Now).map(|(gate, _)| gate),
@@ -325,11 +325,11 @@ fn gate_behind(site: &mut Site<'_>, code: u8, footprint: &Footprint) -> Option<G
 /// What the read that has just run has touched, if its answer must wait for transactions.
 #[inline]
 fn footprint_to_gate(site: &Site<'_>) -> Option<Footprint> {
-    if site.state.transactions.is_quiet() {
+    if site.state.distributed.is_quiet() {
         return None; // nearly always
     }
     let footprint = Footprint::new(site.core.scratch.footprint.iter().copied(), []);
-    site.state.transactions.participant.is_gated(&footprint).then_some(footprint)
+    site.state.distributed.participant.is_gated(&footprint).then_some(footprint)
 }
 
 /// Tells a client that its read ran nothing here.

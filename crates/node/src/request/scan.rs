@@ -108,7 +108,7 @@ pub(crate) fn scan(term: &Term, serving: &mut Serving, site: &mut Site<'_>, want
     let is_only = first == Some(from.slot) && ours.next().is_none();
     let is_wanted =
         |key: &[u8]| key.starts_with(prefix) && (is_only || (from.slot..=tablet.last).contains(&slot_of(key)));
-    let hashes = (!state.transactions.is_quiet()).then(Vec::new);
+    let hashes = (!state.distributed.is_quiet()).then(Vec::new);
     let mut page = Page::begin(std::mem::take(&mut core.scratch.result), shows, hashes);
     let (now, mut due, mut left, mut before) = (core.cluster_time, Vec::new(), PAGE_BYTES, None);
     let next = match most {

@@ -7,8 +7,8 @@
 //!
 //! A witness's copy and a replay give way to nobody: no client waits for them, and nothing of turns outlives a term.
 
+use kasha_distributed::{Age, Class, Footprint, Lost, Proposal};
 use kasha_log::Log;
-use kasha_transaction::{Age, Class, Footprint, Lost, Proposal};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, OutcomeCode};
@@ -17,7 +17,7 @@ use crate::request::Condition;
 use crate::request::commit::Completed;
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
-use crate::shard::transactions::proposal_of;
+use crate::shard::distributed::proposal_of;
 
 impl Caller {
     /// Since when it waits for its turn, if it has lost before.
@@ -53,7 +53,7 @@ impl RequestPath<'_> {
                 hit(Probe::TurnGivenWay);
                 Ok(Some(elder))
             }
-            Class::Independent if caller.gave_way || self.state.transactions.participant.is_spoken_of(rpc) => Ok(None),
+            Class::Independent if caller.gave_way || self.state.distributed.participant.is_spoken_of(rpc) => Ok(None),
             Class::Independent => Err(Stop::Nothing(Why::Parked(Condition::Turn(elder)))),
         }
     }
@@ -108,7 +108,7 @@ impl RequestPath<'_> {
     pub(super) fn is_told_later(&mut self, caller: &Caller, rpc: RpcId) -> bool {
         let is_kept = caller.age(rpc).is_some_and(|age| self.serving().turns.keeps_answer_of(age, rpc));
         if is_kept {
-            self.serving().transacting.callers.wait_for(rpc, *caller);
+            self.serving().distributed.callers.wait_for(rpc, *caller);
         }
         is_kept
     }

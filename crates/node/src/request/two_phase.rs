@@ -3,7 +3,7 @@
 //! The participant tells the client its vote when that is durable, and the client tells it to the others. So this is Sinfonia's
 //! protocol (Granola's thesis, 6.1.2) made of the same parts: one log write, locks, no witnesses.
 
-use kasha_transaction::Timestamp;
+use kasha_distributed::Timestamp;
 use kasha_types::RpcId;
 
 use crate::node::options::Baseline;
@@ -28,7 +28,7 @@ impl RequestPath<'_> {
     /// The client that was told *prepared* also waits for the execution.
     pub(super) fn wait_for_decision(&mut self, caller: &Caller, rpc: RpcId) {
         if self.is_two_phase() {
-            self.serving().transacting.callers.wait_for(rpc, *caller);
+            self.serving().distributed.callers.wait_for(rpc, *caller);
         }
     }
 }

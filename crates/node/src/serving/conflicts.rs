@@ -1,6 +1,6 @@
 //! What is not synced, by what an operation can touch of it: keys, absent keys, dropped operation keys, everything. Reads and updates ask here
 //! whether an answer must wait for a sync (C1). What waits for transactions over several shards is known to these
-//! (`shard/transactions`).
+//! (`shard/distributed`).
 //!
 //! Where an entry stands in the log says nothing of that: the cleaner copies entries that were synced long ago to the log's
 //! end.

@@ -116,7 +116,7 @@ impl Serving {
 
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
         let is_wanted = self.house.wanted_version_floor(site).is_some();
-        if self.transacting.lets_floor_rise(&site.state.transactions, is_wanted)
+        if self.distributed.lets_floor_rise(&site.state.distributed, is_wanted)
             && let Some(end) = self.house.raise_version_floor(term, site)
         {
             self.conflicts.raise_version_floor(end);
@@ -149,7 +149,7 @@ impl Serving {
         // name the table, so the drop comes soon.
         let pending = match planted::is_on(Bug::DroppedUnderPending) {
             true => BTreeSet::new(),
-            false => state.transactions.pending_tables(&copy.log),
+            false => state.distributed.pending_tables(&copy.log),
         };
         for table in gone.into_iter().filter(|table| !pending.contains(table)) {
             let (entry, dead) = ((EntryKind::TableDropped, 4), &mut core.scratch.dead);

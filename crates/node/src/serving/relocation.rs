@@ -11,7 +11,7 @@
 //! | operation key | the table of operation keys leads to it | the same |
 //! | operation key dropped, version floor, epoch start | it is the newest of its kind | the same |
 //! | expiry floor | it is the newest of its kind | the same time, and no clients (below) |
-//! | of transactions: proposed, ended, ceiling, forgotten, gate | `transactions` says so | the same |
+//! | of transactions: proposed, ended, ceiling, forgotten, gate | `shard::distributed` says so | the same |
 //! | digest, segment freed, table dropped, whole | it never does in a sealed segment | |
 //!
 //! **R5.8** An expiry floor's list of clients forgets what was recorded *before the entry*. At a later place the list would
@@ -47,7 +47,7 @@ enum What {
     ExpiryFloor(ClusterTime),
     EpochStart,
     /// An entry about transactions over several shards.
-    Transactions,
+    Distributed,
 }
 
 impl Moving {
@@ -63,7 +63,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
-            | What::Transactions
+            | What::Distributed
             | What::EpochStart => self.len as usize,
         })
     }
@@ -98,7 +98,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
-            | What::Transactions
+            | What::Distributed
             | What::EpochStart => group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }]),
         }
     }
@@ -162,12 +162,12 @@ impl ShardState {
             }
             EntryKind::VersionFloor => self.store.is_version_floor(at).then_some(What::VersionFloor)?,
             EntryKind::EpochStart => log.is_epoch_start(at).then_some(What::EpochStart)?,
-            EntryKind::TransactionProposed
-            | EntryKind::TransactionEnded
+            EntryKind::DistributedProposed
+            | EntryKind::DistributedEnded
             | EntryKind::TimestampCeiling
-            | EntryKind::TransactionsForgotten
+            | EntryKind::DistributedForgotten
             | EntryKind::Gate => {
-                self.transactions.is_live(at, entry.kind, entry.payload).then_some(What::Transactions)?
+                self.distributed.is_live(at, entry.kind, entry.payload).then_some(What::Distributed)?
             }
             EntryKind::Digest | EntryKind::SegmentFreed | EntryKind::TableDropped | EntryKind::Whole => return None,
         };
@@ -189,9 +189,9 @@ impl ShardState {
             What::DroppedOperationKey => self.dropped_key_entry = Some(to),
             What::VersionFloor => self.store.moved_version_floor(to),
             What::ExpiryFloor(_) => self.floor_entry = Some(to),
-            What::Transactions => {
+            What::Distributed => {
                 let entry = log.entry(from);
-                self.transactions.relocate(from, to, (entry.kind, entry.payload));
+                self.distributed.relocate(from, to, (entry.kind, entry.payload));
             }
             // The log, whose kind it is, has seen the newer one.
             What::EpochStart => return,

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use kasha_distributed::{Footprint, Lost, Patience};
 use kasha_machine::{Effects, Gate};
-use kasha_transaction::{Footprint, Lost, Patience};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LogPosition, ShardId, Tick};
 use kasha_wire::OutcomeCode;
@@ -55,7 +55,7 @@ impl Serving {
             }
             ran |= self.run_ready(term, site, now, out);
         }
-        let participant = &site.state.transactions.participant;
+        let participant = &site.state.distributed.participant;
         let is_free = |footprint: &Footprint| participant.blocked_by(footprint).is_none();
         while let Some((_, lost)) = self.turns.next(are_freed, is_free) {
             hit(Probe::TurnTold);

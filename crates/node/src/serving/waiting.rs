@@ -12,9 +12,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use kasha_distributed::GateId;
 use kasha_machine::waiting::{Bound, Waiter, WhenFull};
 use kasha_machine::{Effect, Effects, Endpoint, Gate, WaitingRoom};
-use kasha_transaction::GateId;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, RpcId, Tick};
 use kasha_wire::hot::ReadView;
@@ -159,7 +159,7 @@ impl Waiting {
         let mut frame = Vec::new();
         view.encode(&mut frame);
         let read = WaitingRead { to, read_id: view.read_id, payload: frame[FRAME_HEADER_BYTES..].into() };
-        self.room.wait(rpcs.into_iter().map(Condition::Transaction).collect(), Waits::Read(read)).is_empty()
+        self.room.wait(rpcs.into_iter().map(Condition::Distributed).collect(), Waits::Read(read)).is_empty()
     }
 
     /// Keeps an answer until this gate has opened. False: there is no place for it.
@@ -190,11 +190,11 @@ impl Waiting {
 
     /// These transactions are pending no more. Reads go on first: an update may be proposed, and a read that meets it waits once more.
     #[inline]
-    pub fn open_transactions(&mut self, released: Vec<RpcId>) {
+    pub fn open_distributed(&mut self, released: Vec<RpcId>) {
         if released.is_empty() {
             return; // nearly always
         }
-        let opened = released.into_iter().flat_map(|rpc| self.room.open(Condition::Transaction(rpc)));
+        let opened = released.into_iter().flat_map(|rpc| self.room.open(Condition::Distributed(rpc)));
         let (reads, others): (Vec<_>, Vec<_>) = opened.partition(|waits| matches!(waits, Waits::Read(_)));
         self.ready.extend(reads.into_iter().chain(others));
     }
@@ -261,7 +261,7 @@ impl Waiting {
     }
 
     /// The first that has given way to one of these goes on.
-    pub fn let_first_through(&mut self, is_gone: impl Fn(kasha_transaction::Age) -> bool) -> bool {
+    pub fn let_first_through(&mut self, is_gone: impl Fn(kasha_distributed::Age) -> bool) -> bool {
         let is_open = |condition| matches!(condition, Condition::Turn(elder) if is_gone(elder));
         let Some(mut update) = self.room.open_for_first(Condition::turns(), is_open).and_then(update) else {
             return false;

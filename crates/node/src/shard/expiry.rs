@@ -8,9 +8,9 @@
 //! finds the key gone must wait for that (R8.4). So a value that a transaction touches ends when the transaction is settled. Until
 //! then no further transaction over several shards is let in that touches the value: it would go on for ever under a steady load.
 
+use kasha_distributed::Footprint;
 use kasha_log::{Full, Log, MemoryLeft, Purpose};
 use kasha_store::{Ending, SpareDraft};
-use kasha_transaction::Footprint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, Epoch, LogEnd, TableId, Work, key_hash};
@@ -65,9 +65,9 @@ pub(crate) fn delete_due<'k>(
 
 /// Whether no transaction over several shards has touched the key that is not settled.
 pub(crate) fn may_end(state: &ShardState, table: TableId, key: &[u8]) -> bool {
-    let participant = &state.transactions.participant;
+    let participant = &state.distributed.participant;
     let touched = || Footprint::new([], [key_hash(table, key)]);
-    state.transactions.is_quiet() || (participant.blocked_by(&touched()).is_none() && !participant.is_gated(&touched()))
+    state.distributed.is_quiet() || (participant.blocked_by(&touched()).is_none() && !participant.is_gated(&touched()))
 }
 
 /// An operation found values whose time was over. Without room for their deletes they live on.

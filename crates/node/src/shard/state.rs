@@ -11,7 +11,7 @@ use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, OperationName, SegmentId, ShardId, TableId};
 
-use crate::shard::transactions::{self, Transactions};
+use crate::shard::distributed::{self, Distributed};
 use crate::shard::unfinished::Unfinished;
 
 /// A shard's state.
@@ -28,7 +28,7 @@ pub(crate) struct ShardState {
     pub dropped_key_entry: Option<EntryOffset>,
     pub unfinished: VecDeque<Unfinished>,
     /// What the log says of transactions over several shards.
-    pub transactions: Transactions,
+    pub distributed: Distributed,
 }
 
 /// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
@@ -41,11 +41,11 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
         EntryKind::ExpiryFloor => ExpiryFloorEntryRef::decode(payload).is_some(),
         EntryKind::VersionFloor | EntryKind::Whole => payload.len() >= 8,
         EntryKind::TableDropped => payload.len() >= 4,
-        EntryKind::TransactionProposed
-        | EntryKind::TransactionEnded
+        EntryKind::DistributedProposed
+        | EntryKind::DistributedEnded
         | EntryKind::TimestampCeiling
-        | EntryKind::TransactionsForgotten
-        | EntryKind::Gate => transactions::is_sound(kind, payload),
+        | EntryKind::DistributedForgotten
+        | EntryKind::Gate => distributed::is_sound(kind, payload),
         // The log's own, which checks them.
         EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => true,
     }
@@ -62,7 +62,7 @@ impl ShardState {
             floor_entry: None,
             dropped_key_entry: None,
             unfinished: VecDeque::new(),
-            transactions: Transactions::new(shard),
+            distributed: Distributed::new(shard),
         }
     }
 
@@ -70,8 +70,8 @@ impl ShardState {
     pub fn apply_own(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
         let entry = log.entry(at);
         match entry.kind {
-            EntryKind::TimestampCeiling | EntryKind::TransactionsForgotten => {
-                self.transactions.apply(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
+            EntryKind::TimestampCeiling | EntryKind::DistributedForgotten => {
+                self.distributed.apply(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
             }
             _ => self.replay(log, at, entry, dead),
         }
@@ -112,12 +112,12 @@ impl ShardState {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
                 self.begin_forget(log, SegmentId(u32::from_le_bytes(*segment)));
             }
-            EntryKind::TransactionProposed
-            | EntryKind::TransactionEnded
+            EntryKind::DistributedProposed
+            | EntryKind::DistributedEnded
             | EntryKind::TimestampCeiling
-            | EntryKind::TransactionsForgotten
+            | EntryKind::DistributedForgotten
             | EntryKind::Gate => {
-                self.transactions.replay(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
+                self.distributed.replay(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
             }
             EntryKind::Whole => dead.push(at),
             EntryKind::EpochStart | EntryKind::Digest => {}

@@ -165,11 +165,11 @@ impl ShardState {
             }
             EntryKind::ExpiryFloor => self.floor_entry.take_if(|known| *known == at).is_some(),
             EntryKind::OperationKeyDropped => self.dropped_key_entry.take_if(|known| *known == at).is_some(),
-            EntryKind::TransactionProposed
-            | EntryKind::TransactionEnded
+            EntryKind::DistributedProposed
+            | EntryKind::DistributedEnded
             | EntryKind::TimestampCeiling
-            | EntryKind::TransactionsForgotten
-            | EntryKind::Gate => self.transactions.forget(at, entry.kind, entry.payload),
+            | EntryKind::DistributedForgotten
+            | EntryKind::Gate => self.distributed.forget(at, entry.kind, entry.payload),
             EntryKind::Tombstone
             | EntryKind::EpochStart
             | EntryKind::Digest

@@ -1,0 +1,113 @@
+//! The record of one transaction at one participant, and the list of what is to be done about which of them.
+
+use std::collections::BTreeSet;
+
+use kasha_types::{LogEnd, RpcId, ShardId};
+
+use crate::{Behind, GateId, Proposal, Said, Timestamp, Why};
+
+/// How far a transaction is here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Phase {
+    /// It has proposed this.
+    Pending(Timestamp),
+    /// It is executed.
+    Executed(Executed),
+    /// It does not happen.
+    Against(Why),
+}
+
+/// A transaction that is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Executed {
+    pub at: Timestamp,
+    /// The gate of its answer, while it is closed.
+    pub gate: Option<GateId>,
+    /// Every participant has executed it, and every gate has opened.
+    pub is_settled: bool,
+    /// All were told once what its gate waits for. That the outcome is recorded is said in any case, and says it again.
+    pub told_gate: bool,
+}
+
+/// What a transaction does to others that touch its keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keys {
+    /// Others wait for it, or go before it by their place among what is pending. This is its own place: what it has proposed, or its final
+    /// timestamp, or the first of all if it does not happen and that is not sure ([`crate::Participant::ended`]).
+    InLine(Timestamp),
+    /// Its keys are free, and its outcome is not synced.
+    Fresh,
+    /// Its keys are free, and nobody has to look at it.
+    Free,
+}
+
+/// What is to be done about a transaction. Of one kind, the first by their ids come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Work {
+    /// Something of it has changed.
+    Look,
+    /// Its next step finds no room.
+    PutOff,
+    /// Nobody needs it any more.
+    Forget,
+}
+
+/// What is to be done about which transactions.
+#[derive(Debug, Default)]
+pub(crate) struct WorkList(BTreeSet<(Work, RpcId)>);
+
+impl WorkList {
+    pub fn add(&mut self, work: Work, rpc: RpcId) {
+        self.0.insert((work, rpc));
+    }
+
+    pub fn remove(&mut self, work: Work, rpc: RpcId) {
+        self.0.remove(&(work, rpc));
+    }
+
+    pub fn has(&self, work: Work, rpc: RpcId) -> bool {
+        self.0.contains(&(work, rpc))
+    }
+
+    pub fn first(&self, work: Work) -> Option<RpcId> {
+        let all = (work, RpcId::MIN)..=(work, RpcId::MAX);
+        self.0.range(all).next().map(|&(_, rpc)| rpc)
+    }
+}
+
+/// What another participant has said.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    pub shard: ShardId,
+    pub voted: Option<Timestamp>,
+    /// The final timestamp, from a participant that has executed it.
+    pub executed: Option<Timestamp>,
+    pub against: Option<Why>,
+    pub says_never: bool,
+    pub recorded: bool,
+    /// Its gate there has opened: the other said so, or what it waited for is known to be settled.
+    pub settled: bool,
+    /// What its gate there waits for, as far as that was told and is not settled.
+    pub behind: Vec<Behind>,
+}
+
+/// A transaction that is known here.
+#[derive(Debug)]
+pub(crate) struct Distributed {
+    pub proposal: Proposal,
+    pub phase: Phase,
+    pub keys: Keys,
+    /// Where the entry of its proposal ends, or of the outcome if it never proposed.
+    pub proposed_until: LogEnd,
+    /// Where the entry of its outcome ends.
+    pub outcome_until: LogEnd,
+    /// Where the entry ends that says that the client has the result, or that its lease is over.
+    pub let_go_until: Option<LogEnd>,
+    pub peers: Vec<Peer>,
+    /// What was last said to all.
+    pub said: Option<Said>,
+    /// How often the others had time to speak since it is here ([`crate::Participant::ask_again`]).
+    pub age: u32,
+    /// The next word to all asks for an answer: a new primary knows nothing of what was said before.
+    pub asks: bool,
+}
