@@ -3,8 +3,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use clap::Command;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 const LOG: &str = "KASHA_LOG";
 const PREFIX: &str = "KASHA_";
@@ -49,10 +48,10 @@ pub fn check(commands: &[Command]) -> Result<()> {
 }
 
 /// What is logged, by `KASHA_LOG`.
-pub fn log_filter() -> Result<EnvFilter> {
+pub fn log_filter() -> Result<Targets> {
     let text = std::env::var(LOG).unwrap_or_default();
     if text.trim().is_empty() {
-        return Ok(EnvFilter::new("warn"));
+        return Ok(Targets::new().with_default(LevelFilter::WARN));
     }
     let wrong = || anyhow!("{LOG}={text}: write off, error, warn, info, debug or trace (K0410)");
     // A word that is no level would be taken for the name of a module, and nothing would be logged.
@@ -60,7 +59,7 @@ pub fn log_filter() -> Result<EnvFilter> {
     if !text.split(',').all(is_level) {
         return Err(wrong());
     }
-    EnvFilter::try_new(&text).map_err(|_| wrong())
+    text.parse().map_err(|_| wrong())
 }
 
 #[cfg(test)]

@@ -36,6 +36,10 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
@@ -65,15 +69,10 @@ enum Command {
 }
 
 /// Starts the log. If nobody reads the log any more, lines are lost, and the process goes on.
-fn start_log(filter: tracing_subscriber::EnvFilter) {
+fn start_log(filter: Targets) {
     let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| stderr::Log)
-        .with_ansi(is_terminal)
-        .with_target(false)
-        .compact()
-        .init();
+    let lines = fmt::layer().with_writer(|| stderr::Log).with_ansi(is_terminal).with_target(false).compact();
+    tracing_subscriber::registry().with(lines).with(filter).init();
 }
 
 /// The program.
