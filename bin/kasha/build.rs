@@ -1,4 +1,4 @@
-//! Puts the pages of `docs/errors` into the binary, for `kasha explain`.
+//! Puts the pages of `docs/errors` into the binary, for `kasha explain`, and lets the linker compress the lines by which traces are read.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,4 +20,7 @@ fn main() {
     table.push(']');
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(out.join("pages.rs"), table).expect("cargo's folder can be written");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux") {
+        println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
+    }
 }
