@@ -26,9 +26,14 @@ use proptest::prelude::*;
 
 #[test]
 fn every_type_comes_back() {
-    fn comes_back<T: Sample + Wire + PartialEq>(name: &str) {
-        check(48, T::any(), |value| {
-            prop_assert_eq!(&decode_small::<T>(&encoded(&value)), &Ok(value), "{}", name);
+    // The runner is compiled for one type, and not for each of these.
+    fn comes_back<T: Sample + Wire + PartialEq>(name: &'static str) {
+        let wrong = move |value: T| {
+            let again = decode_small::<T>(&encoded(&value));
+            (again.as_ref() != Ok(&value)).then(|| format!("{name}: {value:?} came back as {again:?}"))
+        };
+        check(48, T::any().prop_map(wrong).boxed(), |wrong| {
+            prop_assert_eq!(wrong, None);
             Ok(())
         });
     }
