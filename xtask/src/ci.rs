@@ -17,6 +17,9 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) const FEATURES: &str =
     "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-distributed/planted-bugs,kasha/test-faults";
 
+/// The example that plants bugs.
+pub(crate) const MUTANTS: &str = "mutants";
+
 /// The program with all tests in a crate's folder `tests`.
 pub(crate) const ALL: &str = "all";
 
@@ -46,12 +49,12 @@ pub(crate) struct Build {
 impl Build {
     /// Builds, or finds everything built.
     pub(crate) fn new(workspace: &Workspace, watch: &Watch) -> Result<Self> {
-        // The tests alone need no program.
+        // The tests alone need no program. Examples for users are linted, and nobody runs them here.
         let mut command = cargo(&workspace.root);
-        command.args(["build", "--profile", "ci", "--workspace", "--features", FEATURES, "--bins", "--examples"]);
-        watch.run(&mut command)?;
+        command.args(["build", "--profile", "ci", "--workspace", "--features", FEATURES, "--bins"]);
+        watch.run(command.args(["--example", MUTANTS]))?;
         let mut command = cargo(&workspace.root);
-        command.args(["test", "--profile", "ci", "--workspace", "--features", FEATURES]);
+        command.args(["test", "--profile", "ci", "--workspace", "--features", FEATURES, "--tests"]);
         let lines = watch.run_unseen(command.args(["--no-run", "--message-format", "json-render-diagnostics"]))?;
         let tests: Vec<Tests> = lines.iter().filter_map(|line| tests_in(line)).collect();
         ensure!(!tests.is_empty(), "cargo built no tests");
