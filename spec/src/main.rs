@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         only,
         bounds,
         name,
+        processors,
         // With one thread, the stored results are the same on every machine.
         threads: if update {
             1

@@ -3,8 +3,12 @@
 //! `spec/results` has, for each rule, the property that its absence violates, with a trace; and one table of the
 //! searches with all rules. Verdicts must be the same; state counts and traces are for reading.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 
@@ -27,6 +31,8 @@ pub struct Choice {
     pub name: Option<String>,
     /// Threads of the searches with all rules. The others take one, so that they find the same trace each time.
     pub threads: usize,
+    /// Searches with a rule switched off that run beside each other.
+    pub processors: usize,
     /// Write the results instead of comparing.
     pub update: bool,
 }
@@ -63,8 +69,7 @@ pub fn run(choice: &Choice) -> Result<()> {
     }
     let broken_searches = broken_searches(choice);
     ensure!(wholes.len() + broken_searches.len() > 0, "no program and no rule has this name");
-    for (model, broken, program, found) in broken_searches {
-        let found = found();
+    side_by_side(broken_searches, choice.processors, |(model, broken, program, _), found| {
         let verdict = found.violation.as_ref().map_or("violates nothing", |trace| trace.property);
         println!("{model} without {:<34} {verdict}", broken.name);
         let file = results.join(format!("{model}-{}.txt", broken.name));
@@ -77,9 +82,44 @@ pub fn run(choice: &Choice) -> Result<()> {
                 compare(choice, &file, &page(model, broken, program, trace), &mut problems)?;
             }
         }
-    }
+        Ok(())
+    })?;
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
     Ok(())
+}
+
+/// Runs searches of one thread each, as many at a time as there are processors, and reports them in order.
+fn side_by_side(
+    searches: Vec<BrokenSearch>,
+    processors: usize,
+    mut report: impl FnMut(&BrokenSearch, Found) -> Result<()>,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..processors {
+            let (sender, searches, next) = (sender.clone(), &searches, &next);
+            let taken = move || {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                searches.get(index).map(|(.., search)| (index, search))
+            };
+            scope.spawn(move || {
+                while let Some((index, search)) = taken() {
+                    sender.send((index, search())).expect("it is heard to the end");
+                }
+            });
+        }
+        drop(sender);
+        let (mut early, mut reported, mut result) = (BTreeMap::new(), 0, Ok(()));
+        for (index, found) in receiver {
+            early.insert(index, found);
+            while let Some(found) = early.remove(&reported) {
+                result = result.and_then(|()| report(&searches[reported], found));
+                reported += 1;
+            }
+        }
+        result
+    })
 }
 
 fn is_chosen(choice: &Choice, which: Which, name: &str) -> bool {
@@ -146,38 +186,38 @@ fn told(found: Found, again: impl FnOnce() -> Found) -> Found {
     if found.violation.is_some() { again() } else { found }
 }
 
-type BrokenSearch = (&'static str, &'static Broken, &'static str, Box<dyn FnOnce() -> Found>);
+type BrokenSearch = (&'static str, &'static Broken, &'static str, Box<dyn Fn() -> Found + Send + Sync>);
 
 fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
     let mut searches: Vec<BrokenSearch> = Vec::new();
     for (rule, broken, program) in updates::rules::SWITCHES {
         if is_chosen(choice, Which::A, broken.name) {
             let model = Updates { program, off: Some(*rule), thrift: Thrift::default() };
-            searches.push(("a", broken, program.name, Box::new(move || search(model, 1))));
+            searches.push(("a", broken, program.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     for (rule, broken, bounds) in replicas::rules::SWITCHES {
         if is_chosen(choice, Which::B, broken.name) {
             let model = Replicas { bounds, off: Some(*rule), names_matter: true };
-            searches.push(("b", broken, bounds.name, Box::new(move || search(model, 1))));
+            searches.push(("b", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     for (rule, broken, program) in distributed::rules::SWITCHES {
         if is_chosen(choice, Which::C, broken.name) {
             let model = Distributed { program, off: Some(*rule) };
-            searches.push(("c", broken, program.name, Box::new(move || search(model, 1))));
+            searches.push(("c", broken, program.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     for (rule, broken, bounds) in cleaner::rules::SWITCHES {
         if is_chosen(choice, Which::D, broken.name) {
             let model = Cleaner { bounds, off: Some(*rule) };
-            searches.push(("d", broken, bounds.name, Box::new(move || search(model, 1))));
+            searches.push(("d", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     for (rule, broken, bounds) in recovery::rules::SWITCHES {
         if is_chosen(choice, Which::E, broken.name) {
             let model = Recovery { bounds, off: Some(*rule) };
-            searches.push(("e", broken, bounds.name, Box::new(move || search(model, 1))));
+            searches.push(("e", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     searches
