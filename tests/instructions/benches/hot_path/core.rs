@@ -49,13 +49,14 @@ pub struct Sink {
     pub frames: [u64; KINDS],
     pub bytes: u64,
     commits: Vec<LocalPosition>,
+    wants_flush: bool,
     /// A rehearsal keeps the frames, because it needs them.
     pub kept: Option<Vec<(Endpoint, Vec<u8>)>>,
 }
 
 impl Sink {
     pub fn new() -> Self {
-        Self { frames: [0; KINDS], bytes: 0, commits: Vec::new(), kept: None }
+        Self { frames: [0; KINDS], bytes: 0, commits: Vec::new(), wants_flush: false, kept: None }
     }
 }
 
@@ -76,7 +77,9 @@ impl turn::Shell for Sink {
     }
     fn truncate(&mut self, _: FileName, _: u64) {}
     fn remove(&mut self, _: FileName) {}
-    fn flush_logs(&mut self) {}
+    fn flush_logs(&mut self) {
+        self.wants_flush = true;
+    }
     fn commit(&mut self, to: LocalPosition, _: bool) {
         self.commits.push(to);
     }
@@ -106,7 +109,7 @@ impl Core {
     }
 
     /// What the event loop does between two polls, without sockets and files. A write is complete as soon as it is
-    /// made, as under `replicated` durability.
+    /// made, and so is a flush, as on a machine with memory for a disk.
     pub fn turn(&mut self, Turn { now, received }: &Turn) {
         let now = *now;
         for (from, bytes) in received {
@@ -117,8 +120,12 @@ impl Core {
         }
         for _ in 0..COMMIT_ROUNDS_MAX {
             turn::finish(now, &mut self.node, &mut self.effects, &mut self.held, &mut self.sink);
-            if self.sink.commits.is_empty() {
+            let is_flushed = std::mem::take(&mut self.sink.wants_flush);
+            if self.sink.commits.is_empty() && !is_flushed {
                 return;
+            }
+            if is_flushed {
+                self.node.step(now, Input::LogsFlushed, &mut self.effects);
             }
             for commit in self.sink.commits.drain(..) {
                 self.node.step(now, Input::Durable(commit), &mut self.effects);

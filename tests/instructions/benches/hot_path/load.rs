@@ -1,14 +1,19 @@
 //! The frames of clients: updates, records and reads, in an order that no cache or map profits from.
 
 use kasha_machine::Endpoint;
-use kasha_types::{AckedBelow, ClientId, ClusterTime, ConnId, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
+use kasha_types::{
+    AckedBelow, ClientId, ClusterTime, ConnId, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId, limits, slot_of,
+};
 use kasha_wire::body::BodyHead;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{Envelope, ReadView, RequestView};
-use kasha_wire::operation::{Bounds, Lifetime};
-use kasha_wire::{Body, Read, Update};
+use kasha_wire::operation::{Bounds, Lifetime, PartOperation, ParticipantsBuffer, PartsBuffer};
+use kasha_wire::{Body, Coordination, Read, Update};
 
 pub const SHARD: ShardId = ShardId(0);
+/// The shard of the upper half of the slots, where there are two.
+pub const OTHER: ShardId = ShardId(1);
+pub const HALF: u16 = limits::SLOTS / 2;
 pub const TABLE: TableId = TableId(1);
 pub const EPOCH: Epoch = Epoch(1);
 pub const LIST: ListVersion = ListVersion(1);
@@ -54,17 +59,20 @@ impl Nth {
         format!("{prefix}{:012}", self.0 * STEP % KEYS)
     }
 
-    /// The body of the update. It acknowledges all earlier updates of the client except the last `unacknowledged` ones.
-    fn body(self, operation: Operation, unacknowledged: u64) -> Vec<u8> {
+    fn head(self, unacknowledged: u64) -> BodyHead {
         let sequence = 1 + self.0 / CLIENTS;
-        let head = BodyHead {
+        BodyHead {
             rpc: RpcId { client: ClientId(self.client()), sequence: Sequence(sequence) },
             acknowledgement: AckedBelow(sequence.saturating_sub(unacknowledged).max(1)),
             lease_expiry: ClusterTime(200_000),
             not_after: ClusterTime(0),
             begun: ClusterTime(0),
             table: TABLE,
-        };
+        }
+    }
+
+    /// The body of the update. It acknowledges all earlier updates of the client except the last `unacknowledged` ones.
+    fn body(self, operation: Operation, unacknowledged: u64) -> Vec<u8> {
         let key = self.key(operation);
         let update = match operation {
             Operation::Put => Update::put(key.as_bytes(), &VALUE),
@@ -80,8 +88,32 @@ impl Nth {
             Operation::Read => unreachable!("a read has no body"),
         };
         let mut body = Vec::new();
-        Body::encode(&head, None, &update, &mut body);
+        Body::encode(&self.head(unacknowledged), None, &update, &mut body);
         body
+    }
+
+    /// A key of this operation that one of two shards owns.
+    fn key_of(self, shard: ShardId) -> String {
+        let key = self.key(Operation::Bounded);
+        let mut keys = (b'a'..=b'z').map(|letter| format!("{key}{}", char::from(letter)));
+        keys.find(|key| (slot_of(key.as_bytes()).0 < HALF) == (shard == SHARD)).expect("one of 26 is there")
+    }
+
+    /// The frame of a transfer between keys of both shards, to one of them: increments that have bounds, so that both vote.
+    pub fn transfer(self, shard: ShardId) -> Vec<u8> {
+        let (mut list, mut parts) = (ParticipantsBuffer::default(), PartsBuffer::default());
+        let bounds = Bounds::new(-1_000_000, 1_000_000).expect("in order");
+        for (participant, delta) in [(SHARD, -1), (OTHER, 1)] {
+            list.push(participant, 1);
+            let key = self.key_of(participant);
+            parts.push(TABLE, &PartOperation::Update(Update::increment_within(key.as_bytes(), delta, bounds)));
+        }
+        let (mut body, mut frame) = (Vec::new(), Vec::new());
+        let arguments = (&list, parts.as_parts(), 1);
+        Body::encode_distributed(&self.head(0), None, Coordination::AsPartsNeed, arguments, &mut body);
+        let envelope = Envelope { shard, ..self.envelope(ListVersion::NONE) };
+        RequestView::encode(Kind::Request, &envelope, &body, &mut frame);
+        frame
     }
 
     /// The frame of an update, as `Request` or `Record`.

@@ -15,7 +15,7 @@ use kasha_wire::frame::Kind;
 
 use crate::core::{Core, Turn};
 use crate::load::Operation;
-use crate::rehearsal::Rehearsal;
+use crate::rehearsal::{Layout, Rehearsal};
 
 /// Operations of each case. `cargo xtask instructions` divides by it.
 const OPERATIONS: u64 = 1024;
@@ -62,7 +62,7 @@ impl Run {
 
 /// A primary without backups.
 fn alone(operation: Operation, unacknowledged: u64, load: impl FnOnce(&mut Rehearsal)) -> Run {
-    let mut rehearsal = Rehearsal::warm(0, operation);
+    let mut rehearsal = Rehearsal::warm(Layout::Alone, operation);
     if unacknowledged > 0 {
         rehearsal.update(operation, OPERATIONS, BATCH, unacknowledged);
     }
@@ -73,7 +73,7 @@ fn alone(operation: Operation, unacknowledged: u64, load: impl FnOnce(&mut Rehea
 
 /// A node of a cluster in which the primary has one backup, which is also its witness.
 fn replicated(node: u16) -> Run {
-    let mut rehearsal = Rehearsal::warm(1, Operation::Put);
+    let mut rehearsal = Rehearsal::warm(Layout::Replicated, Operation::Put);
     let first = rehearsal.turns_of(node).len();
     rehearsal.update(Operation::Put, OPERATIONS, BATCH, 0);
     Run::of(&rehearsal, node, first)
@@ -123,6 +123,15 @@ fn append() -> Run {
     replicated(2).only(&[Kind::Append]).expecting(&[(Kind::Appended, 10..=64)])
 }
 
+/// One of two primaries: transfers between their keys, which both vote on.
+fn coordinated() -> Run {
+    let mut rehearsal = Rehearsal::new(Layout::TwoShards);
+    rehearsal.transfer(OPERATIONS, BATCH);
+    let first = rehearsal.turns_of(1).len();
+    rehearsal.transfer(OPERATIONS, BATCH);
+    Run::of(&rehearsal, 1, first).expecting(&[(Kind::Answer, ALL), (Kind::Message, 4..=1024)])
+}
+
 /// A core that refuses everything would be fast, so the frames that it sent are checked.
 fn check(run: Run) {
     let sent = &run.core.sink.frames;
@@ -143,6 +152,7 @@ fn check(run: Run) {
 #[bench::expiring(setup = expiring, teardown = check)]
 #[bench::read(setup = read, teardown = check)]
 #[bench::retry(setup = retry, teardown = check)]
+#[bench::coordinated(setup = coordinated, teardown = check)]
 #[bench::record(setup = record, teardown = check)]
 #[bench::append(setup = append, teardown = check)]
 fn counted(mut run: Run) -> Run {

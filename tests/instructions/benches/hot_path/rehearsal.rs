@@ -13,7 +13,7 @@ use kasha_wire::{
 };
 
 use crate::core::{Core, Turn, address};
-use crate::load::{EPOCH, KEYS, LIST, Nth, Operation, SHARD, TABLE};
+use crate::load::{EPOCH, HALF, KEYS, LIST, Nth, OTHER, Operation, SHARD, TABLE};
 
 /// The time of a turn: far below what causes a heartbeat, or a sync that nobody waits for.
 const TURN_NANOS: u64 = 20_000;
@@ -21,11 +21,34 @@ const TURN_NANOS: u64 = 20_000;
 /// Turns of 10 ms until members are attached and witnesses are in service.
 const SETTLING_TURNS: u32 = 40;
 const SETTLING_NANOS: u64 = 10_000_000;
+/// The time of a turn in which a flush may be due.
+const FLUSHING_NANOS: u64 = 1_000_000;
 
 /// Operations of one turn while keys are written for the first time.
 const WARM_BATCH: u64 = 64;
 
-/// The cluster. The primary is node 1. With `faults` 1, node 2 is its backup and its witness.
+/// What the nodes of a cluster are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A primary.
+    Alone,
+    /// A primary, and its backup and witness.
+    Replicated,
+    /// The primaries of two shards, without backups.
+    TwoShards,
+}
+
+impl Layout {
+    fn nodes(self) -> u16 {
+        if self == Self::Alone { 1 } else { 2 }
+    }
+
+    fn faults(self) -> u8 {
+        u8::from(self == Self::Replicated)
+    }
+}
+
+/// The cluster. Node 1 is a primary; what node 2 is, if there is one, the layout says.
 pub struct Rehearsal {
     cores: Vec<Core>,
     /// The frames that each core will receive in its next turn.
@@ -33,21 +56,21 @@ pub struct Rehearsal {
     /// The inputs of each core so far.
     turns: Vec<Vec<Turn>>,
     now: Tick,
-    faults: u8,
+    layout: Layout,
     /// Operations so far.
     operations: u64,
 }
 
 impl Rehearsal {
     /// A cluster that serves.
-    pub fn new(faults: u8) -> Self {
-        let ids = 1..=u16::from(faults) + 1;
+    pub fn new(layout: Layout) -> Self {
+        let ids = 1..=layout.nodes();
         let mut cores: Vec<Core> = ids.map(|id| Core::start(NodeId(id))).collect();
         cores.iter_mut().for_each(|core| core.sink.kept = Some(Vec::new()));
         let (arriving, turns) = (vec![Vec::new(); cores.len()], vec![Vec::new(); cores.len()]);
-        let mut this = Self { cores, arriving, turns, now: Tick(1_000_000_000), faults, operations: 0 };
+        let mut this = Self { cores, arriving, turns, now: Tick(1_000_000_000), layout, operations: 0 };
         for (version, phase) in [(1, ShardPhase::Recovering), (2, ShardPhase::Serving)] {
-            let configuration = configuration(faults, version, phase);
+            let configuration = configuration(layout, version, phase);
             this.everybody_hears(&message::ConfigurationIs { configuration });
             this.everybody_hears(&message::HeartbeatAnswer {
                 sent: this.now,
@@ -63,8 +86,8 @@ impl Rehearsal {
     }
 
     /// A cluster that serves, with every key written.
-    pub fn warm(faults: u8, operation: Operation) -> Self {
-        let mut this = Self::new(faults);
+    pub fn warm(layout: Layout, operation: Operation) -> Self {
+        let mut this = Self::new(layout);
         this.update(operation, KEYS, WARM_BATCH, 0);
         // The writes are synced, and the witness has dropped them.
         for _ in 0..SETTLING_TURNS {
@@ -76,7 +99,7 @@ impl Rehearsal {
     /// Makes this many updates, `batch` in a turn. Each reaches the primary and the witness at the same time.
     pub fn update(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
         for n in self.operations..self.operations + count {
-            let list = if self.faults > 0 { LIST } else { kasha_types::ListVersion::NONE };
+            let list = if self.layout.faults() > 0 { LIST } else { kasha_types::ListVersion::NONE };
             let nth = Nth(n, self.cluster_time());
             let frame = |kind| (nth.connection(), nth.update(kind, operation, list, unacknowledged));
             self.arriving[0].push(frame(Kind::Request));
@@ -88,6 +111,22 @@ impl Rehearsal {
             }
         }
         self.turn(TURN_NANOS);
+        self.operations += count;
+    }
+
+    /// Makes this many transfers between keys of both shards. Each reaches both primaries at the same time.
+    pub fn transfer(&mut self, count: u64, batch: u64) {
+        for n in self.operations..self.operations + count {
+            let nth = Nth(n, self.cluster_time());
+            for (arriving, shard) in self.arriving.iter_mut().zip([SHARD, OTHER]) {
+                arriving.push((nth.connection(), nth.transfer(shard)));
+            }
+            if (n + 1 - self.operations).is_multiple_of(batch) {
+                self.turn(TURN_NANOS);
+            }
+        }
+        // The last are settled, too: flushed, executed, and known to be so by both.
+        (0..SETTLING_TURNS).for_each(|_| self.turn(FLUSHING_NANOS));
         self.operations += count;
     }
 
@@ -145,34 +184,46 @@ fn core_id(index: usize) -> CoreId {
     CoreId { node: NodeId(u16::try_from(index + 1).expect("a few nodes")), core: 0 }
 }
 
-fn configuration(faults: u8, version: u64, phase: ShardPhase) -> Configuration {
-    let ids = || (1..=u16::from(faults) + 1).map(NodeId);
+fn configuration(layout: Layout, version: u64, phase: ShardPhase) -> Configuration {
+    let ids = || (1..=layout.nodes()).map(NodeId);
     let node = |node| NodeInfo { node, incarnation: Incarnation(1), cores: vec![address()], alive: true };
-    let member = |node| Member { node, state: MemberState::Complete, since: ConfigVersion(1) };
-    let witnesses = if phase == ShardPhase::Serving { ids().skip(1).collect() } else { Vec::new() };
+    let is_served = phase == ShardPhase::Serving;
+    let shard = |shard, members: Vec<NodeId>| ShardConfig {
+        shard,
+        epoch: EPOCH,
+        primary: members[0],
+        phase,
+        witnesses: members.iter().copied().skip(1).filter(|_| is_served).collect(),
+        members: members
+            .into_iter()
+            .map(|node| Member { node, state: MemberState::Complete, since: ConfigVersion(1) })
+            .collect(),
+        members_since: ConfigVersion(0),
+        recover_from: Vec::new(),
+        list: LIST,
+        closing: false,
+        served: None,
+    };
+    let tablet = |shard, first, last| Tablet { table: TABLE, first: Slot(first), last: Slot(last), shard };
+    let last = limits::SLOTS - 1;
+    let (shards, tablets) = match layout {
+        Layout::Alone | Layout::Replicated => (vec![shard(SHARD, ids().collect())], vec![tablet(SHARD, 0, last)]),
+        Layout::TwoShards => (
+            vec![shard(SHARD, vec![NodeId(1)]), shard(OTHER, vec![NodeId(2)])],
+            vec![tablet(SHARD, 0, HALF - 1), tablet(OTHER, HALF, last)],
+        ),
+    };
     Configuration {
         cluster: ClusterId(1),
         version: ConfigVersion(version),
-        faults,
+        faults: layout.faults(),
         durability: Durability::Replicated,
         min_backups: 0,
         nodes_wanted: 1,
         coordinator: address(),
         nodes: ids().map(node).collect(),
-        shards: vec![ShardConfig {
-            shard: SHARD,
-            epoch: EPOCH,
-            primary: NodeId(1),
-            phase,
-            members: ids().map(member).collect(),
-            members_since: ConfigVersion(0),
-            recover_from: Vec::new(),
-            witnesses,
-            list: LIST,
-            closing: false,
-            served: None,
-        }],
+        shards,
         tables: vec![TableInfo { table: TABLE, name: "default".into() }],
-        tablets: vec![Tablet { table: TABLE, first: Slot(0), last: Slot(limits::SLOTS - 1), shard: SHARD }],
+        tablets,
     }
 }
