@@ -277,12 +277,11 @@ impl<'a> Body<'a> {
             && (self.bytes[CODE_AT] == COORDINATED_CODE || self.operation_key.is_some() || !parts.cannot_fail())
     }
 
-    /// The participants, if it is a transaction over several shards. The list never changes (R8.11). It is decoded anew: few
-    /// bodies have one, and none carries its place.
+    /// The participants, if it is a transaction over several shards. The list never changes (R8.11). Few bodies have one, and none
+    /// carries its place.
     #[must_use]
     pub fn participants(&self) -> Option<Participants<'a>> {
-        let decoded = self.is_distributed().then(|| Participants::decode_before(self.arguments(), TRANSACTION_CODE));
-        decoded.map(|decoded| decoded.expect("checked when decoded").0)
+        self.is_distributed().then(|| Participants::before_decoded(self.arguments()))
     }
 
     /// The participant that keeps the operation key of a transaction over several shards: the owner of the key that was named first.

@@ -44,6 +44,12 @@ impl<'a> Participants<'a> {
         Ok((list, update))
     }
 
+    /// The list before a transaction that [`Self::decode_before`] has taken.
+    pub(crate) fn before_decoded(bytes: &'a [u8]) -> Self {
+        let count = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        Self(&bytes[2..2 + count * ITEM_BYTES])
+    }
+
     /// Each participant, and how many parts are its own.
     pub fn iter(&self) -> impl Iterator<Item = (ShardId, u32)> + use<'a> {
         let number = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
