@@ -39,6 +39,9 @@ struct More {
     hashes: Vec<KeyHash>,
 }
 
+/// What the result of most parts takes: its shape and length, an outcome, a number and a version.
+const PART_RESULT_BYTES: usize = 24;
+
 /// Memory that is kept for the next result: most results are short, and a value of a megabyte is rare.
 const RESULT_BYTES_KEPT: usize = 16 * 1024;
 
@@ -472,6 +475,7 @@ impl<'a> Draft<'a> {
 
     /// The results of so many parts follow, each begun by [`Self::begin_part`].
     pub(crate) fn begin_parts(&mut self, count: u32) {
+        self.more.result.reserve(PART_RESULT_BYTES * count as usize);
         self.answer(OutcomeCode::Done);
         self.answer_bytes(&count.to_le_bytes());
     }

@@ -13,7 +13,6 @@ use kasha_distributed::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, 
 use kasha_exactly_once::{OperationKeyCheck, Request};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
-use kasha_store::SpareDraft;
 use kasha_types::limits::REASON_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -249,8 +248,8 @@ impl RequestPath<'_> {
             Class::Independent => outcome + parts.bytes() + PART_OVERHEAD_BYTES * parts.count() as usize,
             Class::Coordinated => {
                 let update = Update::Transaction { parts };
-                let draft =
-                    self.state.store.draft(log, (body.head.table, body.head.begun), &update, SpareDraft::default());
+                let spare = std::mem::take(&mut received.memory.draft);
+                let draft = self.state.store.draft(log, (body.head.table, body.head.begun), &update, spare);
                 let result = draft.result().to_vec();
                 if result.first() != Some(&(OutcomeCode::Done as u8)) {
                     if is_replay {
@@ -270,6 +269,7 @@ impl RequestPath<'_> {
                 let kept = key.map_or(0, |key| entry_bytes(key.record(&body, &result).encoded_len()));
                 let bytes = outcome + draft.bytes() + entry_bytes(result.len()) + kept;
                 let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft, key.as_ref()));
+                received.memory.draft = draft.into_spare();
                 let result = self.with_vote(result, at);
                 prepared = Some(Prepared { result, sees_absence, overlap });
                 bytes

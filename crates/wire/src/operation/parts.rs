@@ -265,6 +265,9 @@ impl<'a> Parts<'a> {
     /// Whether a condition is about the version that a part before it gives its key.
     #[must_use]
     pub fn check_own_versions(&self) -> bool {
+        if !self.iter().any(|part| part.operation.demands_version()) {
+            return false;
+        }
         let mut changed = BTreeSet::new();
         self.iter().any(|part| {
             let (operation, key) = (part.operation, (part.table, part.operation.key()));

@@ -7,7 +7,6 @@
 use kasha_distributed::{Proposal, Step, Timestamp, Why};
 use kasha_log::{EntryKind, Full, Log, Purpose};
 use kasha_machine::{Effects, Gate};
-use kasha_store::SpareDraft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LogEnd, LogPosition, RpcId, ShardId};
@@ -99,7 +98,9 @@ impl Serving {
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
         let parts = body.parts_at(shard).expect("we take part");
         let update = Update::Transaction { parts };
-        let mut draft = state.store.draft(log, (body.head.table, body.head.begun), &update, SpareDraft::default());
+        let mut memory = core.request_memory();
+        let spare = std::mem::take(&mut memory.draft);
+        let mut draft = state.store.draft(log, (body.head.table, body.head.begun), &update, spare);
         let is_done = draft.result().first() == Some(&(OutcomeCode::Done as u8));
         assert!(is_done, "R8.3: {rpc} was checked when it was proposed, and fails now");
         // A table that is gone stays empty; the others change with it.
@@ -136,6 +137,8 @@ impl Serving {
         self.turns.happened(rpc);
         self.distributed.callers.decided(rpc, true);
         self.answer((shard, epoch, rpc), (draft.result(), true), (gate, when), out);
+        memory.draft = draft.into_spare();
+        site.core.spare(memory);
         Ok(())
     }
 

@@ -85,13 +85,17 @@ pub(crate) fn proposal_of(body: &Body<'_>, shard: ShardId) -> Option<Proposal> {
     Some(Proposal { class, body: body.hash().0, participants, footprint: Footprint::new(reads, writes) })
 }
 
+/// What most records take, of two participants and a few keys.
+const USUAL_BYTES: usize = 192;
+
 fn begin(payload: &[u8]) -> Option<Reader<'_>> {
     let mut reader = Reader::new(payload);
     (reader.take::<u8>().ok()? == FORMAT).then_some(reader)
 }
 
 fn encoded(record: &impl Wire) -> Vec<u8> {
-    let mut out = vec![FORMAT];
+    let mut out = Vec::with_capacity(USUAL_BYTES);
+    out.push(FORMAT);
     record.put(&mut out);
     out
 }
@@ -253,8 +257,10 @@ impl Wire for Ended {
 }
 
 fn put_footprint(footprint: &Footprint, out: &mut Vec<u8>) {
-    footprint.reads().to_vec().put(out);
-    footprint.writes().to_vec().put(out);
+    for keys in [footprint.reads(), footprint.writes()] {
+        u32::try_from(keys.len()).expect("an update has few keys").put(out);
+        keys.iter().for_each(|key| key.put(out));
+    }
 }
 
 fn take_footprint(from: &mut Reader<'_>) -> Result<Footprint, DecodeError> {
