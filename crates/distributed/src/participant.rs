@@ -9,7 +9,6 @@
 //! transaction (**R8.11**); a word with another final timestamp than follows from the votes is not believed (**T1**).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId, ShardId};
@@ -46,8 +45,6 @@ pub struct Participant {
     /// Up to here nothing of the log is lost any more, also if every machine loses power (R8.17).
     pub(crate) durable: LogEnd,
     pub(crate) work: WorkList,
-    /// Transactions of which something that is logged up to here is not durable.
-    pub(crate) not_durable: BTreeSet<(LogEnd, RpcId)>,
     /// Words that came before their requests.
     early: Aging<Vec<(ShardId, Word)>>,
     /// Transactions that were pending, and are no more.
@@ -80,7 +77,6 @@ impl Participant {
             synced: LogEnd::START,
             durable: LogEnd::START,
             work: WorkList::default(),
-            not_durable: BTreeSet::new(),
             early: Aging::new(EARLY_MAX),
             released: Vec::new(),
             words: Vec::new(),
@@ -370,10 +366,7 @@ impl Participant {
             self.ceiling = ceiling;
             self.look_at_all();
         }
-        while let Some(&(end, rpc)) = self.not_durable.first()
-            && end <= self.durable
-        {
-            self.not_durable.pop_first();
+        for (_, rpc) in self.work.take(Work::NotDurable(LogEnd::START)..=Work::NotDurable(self.durable)) {
             self.work.add(Work::Look, rpc);
         }
     }
@@ -381,7 +374,7 @@ impl Participant {
     /// Whether something that was logged is not durable.
     #[must_use]
     pub fn waits_to_be_durable(&self) -> bool {
-        !self.not_durable.is_empty()
+        self.work.of(Work::NotDurable(LogEnd::START)..=Work::NotDurable(LogEnd::MAX)).next().is_some()
     }
 
     /// The log is synced up to here: what an outcome has freed is free of it.
@@ -390,10 +383,10 @@ impl Participant {
             return;
         }
         // What is not synced is not durable.
-        let newly = (Bound::Excluded((self.synced, RpcId::MAX)), Bound::Included((synced, RpcId::MAX)));
-        let newly: Vec<_> = self.not_durable.range(newly).map(|&(_, rpc)| rpc).collect();
+        let newly = Work::NotDurable(LogEnd(self.synced.0 + 1))..=Work::NotDurable(synced);
+        let newly: Vec<_> = self.work.of(newly).collect();
         self.synced = synced;
-        for rpc in newly {
+        for (_, rpc) in newly {
             let Some(known) = self.transactions.get_mut(&rpc).filter(|known| known.outcome_until <= synced) else {
                 continue;
             };
@@ -531,8 +524,7 @@ impl Participant {
             && self.fresh.is_empty()
             && self.gates.are_all_open()
             && self.told_gates.is_empty()
-            && self.not_durable.is_empty()
-            && self.work.first(Work::Look).is_none()
+            && self.work.is_empty()
     }
 
     fn insert(&mut self, rpc: RpcId, proposal: Proposal, phase: Phase, end: LogEnd) {
@@ -575,7 +567,7 @@ impl Participant {
     pub(crate) fn note_logged(&mut self, end: LogEnd, rpc: RpcId) {
         self.work.add(Work::Look, rpc);
         if end > self.durable {
-            self.not_durable.insert((end, rpc));
+            self.work.add(Work::NotDurable(end), rpc);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The record of one transaction at one participant, and the list of what is to be done about which of them.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use kasha_types::{LogEnd, RpcId, ShardId};
 
@@ -50,6 +51,8 @@ pub(crate) enum Work {
     PutOff,
     /// Nobody needs it any more.
     Forget,
+    /// Something of it ends here in the log, and is not durable.
+    NotDurable(LogEnd),
 }
 
 /// What is to be done about which transactions.
@@ -70,8 +73,23 @@ impl WorkList {
     }
 
     pub fn first(&self, work: Work) -> Option<RpcId> {
-        let all = (work, RpcId::MIN)..=(work, RpcId::MAX);
-        self.0.range(all).next().map(|&(_, rpc)| rpc)
+        self.of(work..=work).next().map(|(_, rpc)| rpc)
+    }
+
+    /// What is to be done of these kinds.
+    pub fn of(&self, works: RangeInclusive<Work>) -> impl Iterator<Item = (Work, RpcId)> {
+        let (first, last) = works.into_inner();
+        self.0.range((first, RpcId::MIN)..=(last, RpcId::MAX)).copied()
+    }
+
+    /// The same, which need not be done any more.
+    pub fn take(&mut self, works: RangeInclusive<Work>) -> Vec<(Work, RpcId)> {
+        let (first, last) = works.into_inner();
+        self.0.extract_if((first, RpcId::MIN)..=(last, RpcId::MAX), |_| true).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -91,15 +91,14 @@ impl Participant {
             }
             for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
             {
-                self.not_durable.remove(&(end, rpc));
+                self.work.remove(Work::NotDurable(end), rpc);
             }
             self.forget_told_gates(&known, rpc);
             if let Phase::Executed(_) = known.phase {
                 self.open_told_gates(Behind { rpc, body: known.proposal.body }); // what is forgotten had settled
             }
         }
-        self.work.remove(Work::Look, rpc);
-        self.work.remove(Work::Forget, rpc);
+        [Work::Look, Work::PutOff, Work::Forget].into_iter().for_each(|work| self.work.remove(work, rpc));
         if !planted::is_on(Bug::ForgottenUnsettled) {
             self.settle(rpc);
         }
