@@ -18,7 +18,6 @@ use crate::fresh::Fresh;
 use crate::gates::{Gates, Opened};
 use crate::pending::{Pending, Place};
 use crate::record::{Distributed, Executed, Keys, Peer, Phase, Work, WorkList};
-use crate::told_gates::ToldGates;
 use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Why, Word};
 
 /// Transactions whose words came before their requests did. Beyond, the oldest half goes, and the participants ask again.
@@ -34,7 +33,6 @@ pub struct Participant {
     pub(crate) pending: Pending,
     pub(crate) fresh: Fresh,
     pub(crate) gates: Gates,
-    pub(crate) told_gates: ToldGates,
     /// The greatest timestamp that was proposed or executed here.
     pub(crate) floor: Timestamp,
     /// Nothing is executed above the part of this that is durable.
@@ -70,7 +68,6 @@ impl Participant {
             pending: Pending::default(),
             fresh: Fresh::default(),
             gates: Gates::default(),
-            told_gates: ToldGates::default(),
             floor: Timestamp(0),
             ceiling: Timestamp(0),
             logged_ceiling: (Timestamp(0), LogEnd::START),
@@ -523,7 +520,6 @@ impl Participant {
             && self.pending.is_empty()
             && self.fresh.is_empty()
             && self.gates.are_all_open()
-            && self.told_gates.is_empty()
             && self.work.is_empty()
     }
 

@@ -42,7 +42,7 @@ pub(crate) enum Keys {
     Free,
 }
 
-/// What is to be done about a transaction. Of one kind, the first by their ids come first.
+/// What is to be done about a transaction, or what it waits for. Of one kind, the first by their ids come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// Something of it has changed.
@@ -53,9 +53,11 @@ pub(crate) enum Work {
     Forget,
     /// Something of it ends here in the log, and is not durable.
     NotDurable(LogEnd),
+    /// Its gate at `told_by` waits for `awaited`, as that participant has told.
+    WaitsFor { awaited: RpcId, told_by: ShardId },
 }
 
-/// What is to be done about which transactions.
+/// What is to be done about which transactions, and what they wait for: the one list of what is to be looked at, and when.
 #[derive(Debug, Default)]
 pub(crate) struct WorkList(BTreeSet<(Work, RpcId)>);
 

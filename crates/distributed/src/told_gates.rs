@@ -24,8 +24,6 @@
 //!
 //! The gate at the next primary may name more (0027), but only what the named ones wait for themselves.
 
-use std::collections::BTreeSet;
-
 use kasha_types::limits::BEHIND_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
@@ -34,36 +32,9 @@ use crate::participant::Participant;
 use crate::record::{Distributed, Executed, Peer, Phase, Work};
 use crate::{Behind, Said};
 
-/// Who is to be looked at again when a transaction settles: (what a told gate waits for, the transaction whose gate it is, the
-/// participant that told it).
-#[derive(Debug, Default)]
-pub(crate) struct ToldGates {
-    waiting: BTreeSet<(RpcId, RpcId, ShardId)>,
-}
-
-impl ToldGates {
-    fn remove(&mut self, rpc: RpcId, peer: &Peer) {
-        for behind in &peer.behind {
-            self.waiting.remove(&(behind.rpc, rpc, peer.shard));
-        }
-    }
-
-    fn insert(&mut self, rpc: RpcId, peer: &Peer) {
-        self.waiting.extend(peer.behind.iter().map(|behind| (behind.rpc, rpc, peer.shard)));
-    }
-
-    fn take(&mut self, settled: RpcId) -> Vec<(RpcId, ShardId)> {
-        let range = (settled, RpcId::MIN, ShardId(0))..=(settled, RpcId::MAX, ShardId(u16::MAX));
-        let found: Vec<_> = self.waiting.range(range).map(|&(_, rpc, shard)| (rpc, shard)).collect();
-        for &(rpc, shard) in &found {
-            self.waiting.remove(&(settled, rpc, shard));
-        }
-        found
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
+/// What the gate of a transaction waits for at another participant, as far as that was told.
+fn waits(peer: &Peer) -> impl Iterator<Item = Work> {
+    peer.behind.iter().map(|behind| Work::WaitsFor { awaited: behind.rpc, told_by: peer.shard })
 }
 
 impl Participant {
@@ -101,16 +72,17 @@ impl Participant {
         if !peer.settled && behind.is_empty() {
             return; // what an earlier word said is still true
         }
-        self.told_gates.remove(rpc, peer);
+        waits(peer).for_each(|work| self.work.remove(work, rpc));
         peer.behind = if peer.settled { Vec::new() } else { left };
-        self.told_gates.insert(rpc, peer);
+        waits(peer).for_each(|work| self.work.add(work, rpc));
     }
 
     /// A transaction is settled: gates of other participants that waited for it may have opened.
     pub(crate) fn open_told_gates(&mut self, settled: Behind) {
-        for (rpc, shard) in self.told_gates.take(settled.rpc) {
+        let by = |told_by| Work::WaitsFor { awaited: settled.rpc, told_by };
+        for (_, rpc) in self.work.take(by(ShardId(0))..=by(ShardId(u16::MAX))) {
             let Some(known) = self.transactions.get_mut(&rpc) else { continue };
-            for peer in known.peers.iter_mut().filter(|peer| peer.shard == shard && peer.behind.contains(&settled)) {
+            for peer in known.peers.iter_mut().filter(|peer| peer.behind.contains(&settled)) {
                 peer.behind.retain(|behind| *behind != settled);
                 peer.settled |= peer.behind.is_empty();
             }
@@ -120,6 +92,6 @@ impl Participant {
 
     /// A transaction is forgotten, and what was told of its gates.
     pub(crate) fn forget_told_gates(&mut self, known: &Distributed, rpc: RpcId) {
-        known.peers.iter().for_each(|peer| self.told_gates.remove(rpc, peer));
+        known.peers.iter().flat_map(waits).for_each(|work| self.work.remove(work, rpc));
     }
 }
