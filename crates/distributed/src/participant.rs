@@ -268,6 +268,12 @@ impl Participant {
         self.pending.is_empty() && self.fresh.is_empty() && self.gates.are_all_open()
     }
 
+    /// How many transactions are known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.transactions.len()
+    }
+
     /// What was proposed under this id, or was recorded to be refused.
     #[must_use]
     pub fn proposal_of(&self, rpc: RpcId) -> Option<&Proposal> {

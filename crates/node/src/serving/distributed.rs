@@ -55,8 +55,6 @@ pub(crate) struct DistributedWork {
     reasons: Reasons,
     /// The version floor is to rise. Until it has, no client is told a version that the floor decides.
     floor_waits: bool,
-    /// Transactions that nobody needs, which no entry says yet.
-    gone: Vec<RpcId>,
     /// Since when some step has found no room.
     without_room_since: Option<Tick>,
     ask_at: Tick,
@@ -69,15 +67,11 @@ impl DistributedWork {
         // An earlier term may have executed what it has proposed.
         let mut callers = Callers::default();
         distributed.known().for_each(|(rpc, _)| callers.hold_floor(rpc));
-        // What an earlier term of this one has forgotten, and not logged.
-        let is_gone = |rpc: &RpcId| distributed.participant.proposal_of(*rpc).is_none();
-        let gone = distributed.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
         Self {
             callers,
             unknown: Unknown::default(),
             reasons: Reasons::default(),
             floor_waits: false,
-            gone,
             without_room_since: None,
             ask_at: Tick(0),
             forget_at: Tick(0),
@@ -189,19 +183,18 @@ impl Serving {
         let own = &mut self.distributed;
         while let Some(rpc) = state.distributed.participant.next_forgotten() {
             own.callers.forget(rpc);
-            own.gone.push(rpc);
         }
-        if own.gone.is_empty() || (now < own.forget_at && own.gone.len() < FORGOTTEN_MANY) {
+        let gone = state.distributed.gone();
+        if gone == 0 || (now < own.forget_at && gone < FORGOTTEN_MANY) {
             return;
         }
         own.forget_at = now.after(FORGET_INTERVAL);
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
-        let payload = state.distributed.forgotten_now(&own.gone).encode();
+        let payload = state.distributed.forgotten_now().encode();
         let entry = (EntryKind::DistributedForgotten, payload.len());
         let at = (term.epoch, Purpose::Promised);
         if state.commit_own(log, at, entry, dead, |out| out.copy_from_slice(&payload)).is_ok() {
             hit(Probe::DistributedForgotten);
-            own.gone.clear();
         }
     }
 }

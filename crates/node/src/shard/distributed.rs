@@ -150,10 +150,14 @@ impl Distributed {
         gate.filter(|gate| !self.participant.is_open(*gate))
     }
 
-    /// What has to be said of the transactions below the next number, once those were forgotten that nobody needs.
-    pub fn forgotten_now(&self, gone: &[RpcId]) -> Forgotten {
-        let gone: BTreeSet<_> = gone.iter().collect();
-        let left = self.known.iter().filter(|(rpc, _)| !gone.contains(rpc));
+    /// Transactions that the participant has forgotten, and no entry says so yet: in this term, or in an earlier one of this primary.
+    pub fn gone(&self) -> usize {
+        self.known.len() - self.participant.count()
+    }
+
+    /// What has to be said of the transactions below the next number, without those that are gone.
+    pub fn forgotten_now(&self) -> Forgotten {
+        let left = self.known.iter().filter(|(rpc, _)| self.participant.proposal_of(**rpc).is_some());
         let mut except: Vec<_> = left.map(|(_, known)| known.number).collect();
         except.sort_unstable();
         Forgotten { below: self.next, except }
