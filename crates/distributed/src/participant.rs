@@ -372,6 +372,10 @@ impl Participant {
         for (_, rpc) in self.work.take(Work::NotDurable(LogEnd::START)..=Work::NotDurable(self.durable)) {
             self.work.add(Work::Look, rpc);
         }
+        for (work, rpc) in self.work.take(Work::nevers(self.durable)) {
+            let Work::Never { to, body, .. } = work else { unreachable!("{work:?} is no never") };
+            self.tell_never(to, rpc, body);
+        }
     }
 
     /// Whether something that was logged is not durable.
@@ -407,6 +411,7 @@ impl Participant {
     /// A new primary begins to serve with what the log says, all of which is durable before it says a word. It starts above the
     /// ceiling that it found, takes nothing as settled (R8.6), and votes again.
     pub fn begin_serving(&mut self, end: LogEnd) {
+        drop(self.work.take(Work::nevers(LogEnd::MAX))); // who asked an earlier term asks again
         self.on_durable(end);
         if !planted::is_on(Bug::CeilingIgnored) {
             self.floor = self.floor.max(self.ceiling).max(self.logged_ceiling.0);
@@ -451,7 +456,7 @@ impl Participant {
             // Its client has told them different things. What the other asks about never happens here, once it is sure that this
             // does not get lost.
             if word.asks && (known.proposed_until <= self.durable || planted::is_on(Bug::OtherBodyUnsynced)) {
-                self.say_never(from, word.rpc, word.body);
+                self.tell_never(from, word.rpc, word.body);
             }
             return None;
         }
@@ -497,8 +502,13 @@ impl Participant {
         assert_eq!(self.torn, 0, "T1: others are against what {} has executed", self.shard);
     }
 
-    /// Tells a participant that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11).
-    pub fn say_never(&mut self, to: ShardId, rpc: RpcId, body: u64) {
+    /// A participant is to hear that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11). What says
+    /// so ends at `until` in the log, and must be durable before.
+    pub fn say_never(&mut self, to: ShardId, rpc: RpcId, body: u64, until: LogEnd) {
+        self.work.add(Work::Never { until, to, body }, rpc);
+    }
+
+    fn tell_never(&mut self, to: ShardId, rpc: RpcId, body: u64) {
         let (participants, behind) = (Vec::new(), Vec::new());
         self.words.push((to, Word { rpc, body, said: Said::Never, asks: false, participants, behind }));
     }

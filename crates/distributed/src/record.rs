@@ -53,8 +53,18 @@ pub(crate) enum Work {
     Forget,
     /// Something of it ends here in the log, and is not durable.
     NotDurable(LogEnd),
+    /// `to` hears that it never happens here, once the log is durable up to `until`.
+    Never { until: LogEnd, to: ShardId, body: u64 },
     /// Its gate at `told_by` waits for `awaited`, as that participant has told.
     WaitsFor { awaited: RpcId, told_by: ShardId },
+}
+
+impl Work {
+    /// Whoever hears *never* when the log is durable up to there.
+    pub fn nevers(durable: LogEnd) -> RangeInclusive<Self> {
+        let (to, body) = (ShardId(u16::MAX), u64::MAX);
+        Self::Never { until: LogEnd::START, to: ShardId(0), body: 0 }..=Self::Never { until: durable, to, body }
+    }
 }
 
 /// What is to be done about which transactions, and what they wait for: the one list of what is to be looked at, and when.

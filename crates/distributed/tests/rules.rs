@@ -195,6 +195,17 @@ fn r8_11_a_participant_takes_part_in_one_thing_under_one_id() {
 }
 
 #[test]
+fn r8_11_never_is_said_when_what_says_so_is_durable() {
+    let mut here = participant();
+    here.say_never(PEER, rpc(1), BODY, LogEnd(3));
+    here.on_durable(LogEnd(2));
+    assert_eq!(here.take_words(), []);
+    here.on_durable(LogEnd(3));
+    assert_eq!(here.take_words(), [(PEER, word(1, Said::Never))]);
+    assert!(here.is_idle());
+}
+
+#[test]
 fn r8_15_what_is_replayed_in_another_order_waits_for_no_more_than_was_logged() {
     let (first, second) = (rpc(1), rpc(2));
     let mut here = Participant::new(OWN);

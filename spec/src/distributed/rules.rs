@@ -414,7 +414,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "conflict_for_a_stale_id",
             "R8.11 [M]",
             "CONFLICT is recorded for what was forgotten",
-            "node words::on_unknown, say_never",
+            "node words::on_unknown; distributed participant::say_never",
         ),
         &programs::RETENTION,
     ),

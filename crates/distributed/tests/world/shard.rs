@@ -256,11 +256,11 @@ impl Shard {
         let call = txn(asked);
         let is_stale = self.forgotten.contains(&call) || self.is_let_go(call);
         if is_stale {
-            // What is stale only by an entry that may be lost is not said yet.
-            let is_sure = self.forgotten.contains(&call) || self.log[..self.synced].contains(&Entry::LetGo(call));
-            if is_sure {
-                self.participant.say_never(shard_id(from), asked, word.body);
-            }
+            // What is stale only by an entry that may be lost is said when that is synced.
+            let let_go = || self.log.iter().position(|entry| *entry == Entry::LetGo(call)).expect("it is let go");
+            let until = if self.forgotten.contains(&call) { 0 } else { let_go() as u64 + 1 };
+            self.participant.say_never(shard_id(from), asked, word.body, LogEnd(until));
+            self.participant.on_durable(LogEnd(self.synced as u64));
         } else if !matches!(word.said, Said::Never) {
             self.parked.remove(&call);
             let end = self.push(Entry::Against(call, word.body, Why::Conflict));

@@ -16,6 +16,7 @@ mod reasons;
 mod steps;
 mod words;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kasha_log::{EntryKind, Full, Purpose};
@@ -32,7 +33,7 @@ use crate::serving::distributed::callers::Callers;
 use crate::serving::distributed::reasons::Reasons;
 pub(crate) use crate::serving::distributed::reasons::as_kept;
 pub(crate) use crate::serving::distributed::words::latest_timestamp;
-use crate::serving::distributed::words::{Unknown, speak};
+use crate::serving::distributed::words::speak;
 use crate::shard::distributed::Distributed;
 use crate::shard::site::Site;
 use crate::shard::term::Term;
@@ -51,7 +52,8 @@ const NAMED_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct DistributedWork {
     pub callers: Callers,
-    unknown: Unknown,
+    /// Since when others ask about transactions that never came.
+    asked_about: BTreeMap<RpcId, Tick>,
     reasons: Reasons,
     /// The version floor is to rise. Until it has, no client is told a version that the floor decides.
     floor_waits: bool,
@@ -69,7 +71,7 @@ impl DistributedWork {
         distributed.known().for_each(|(rpc, _)| callers.hold_floor(rpc));
         Self {
             callers,
-            unknown: Unknown::default(),
+            asked_about: BTreeMap::new(),
             reasons: Reasons::default(),
             floor_waits: false,
             without_room_since: None,
@@ -107,7 +109,7 @@ impl Serving {
     /// Once a turn, before what the turn appended is shipped.
     #[inline]
     pub fn transact(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
-        if !site.state.distributed.is_idle() || !self.distributed.unknown.is_empty() || self.has_turns() {
+        if !site.state.distributed.is_idle() || self.has_turns() {
             self.transact_some(term, site, now, out);
         }
     }
@@ -118,7 +120,6 @@ impl Serving {
         let participant = &mut site.state.distributed.participant;
         participant.on_synced(term.shipping.synced());
         participant.on_durable(durable);
-        self.say_never(site, durable);
         let mut are_freed = false;
         loop {
             while let Some(step) = site.state.distributed.participant.next_step() {

@@ -10,7 +10,7 @@ use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Purpose;
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AckedBelow, BodyHash, ClusterTime, LogEnd, RpcId, ShardId, Tick};
+use kasha_types::{AckedBelow, BodyHash, ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::OutcomeCode;
 use kasha_wire::message::{BehindWhat, Told, WordOf, Words};
 
@@ -32,29 +32,6 @@ const WORDS_PER_MESSAGE: usize = 4096;
 /// Transactions that never came, and that others ask about.
 const ASKED_ABOUT_MAX: usize = 4096;
 
-/// *Never* is said of this transaction once the log is synced to here.
-#[derive(Debug)]
-struct Never {
-    end: LogEnd,
-    body: u64,
-}
-
-/// What others ask about, of which nothing is known here.
-#[derive(Debug, Default)]
-pub(super) struct Unknown {
-    /// By transaction and participant: it may ask again before it can be answered.
-    nevers: BTreeMap<(RpcId, ShardId), Never>,
-    /// Since when others ask about transactions that never came.
-    asked_about: BTreeMap<RpcId, Tick>,
-}
-
-impl Unknown {
-    /// Whether nobody is to be answered.
-    pub fn is_empty(&self) -> bool {
-        self.nevers.is_empty()
-    }
-}
-
 impl Serving {
     /// Takes the words of another participant's primary.
     pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
@@ -73,14 +50,14 @@ impl Serving {
 
     /// Whether a transaction that never came has had its time to come.
     fn has_waited_for_request(&mut self, rpc: RpcId, now: Tick) -> bool {
-        let asked_about = &mut self.distributed.unknown.asked_about;
+        let asked_about = &mut self.distributed.asked_about;
         if asked_about.len() >= ASKED_ABOUT_MAX {
             asked_about.clear(); // they ask again
         }
         let since = *asked_about.entry(rpc).or_insert(now);
         let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !self.waiting.holds(rpc);
         if has_waited {
-            self.distributed.unknown.asked_about.remove(&rpc);
+            asked_about.remove(&rpc);
         }
         has_waited
     }
@@ -103,8 +80,8 @@ impl Serving {
         let is_participant = word.participants.contains(&shard) && word.participants.contains(&from);
         if !is_new {
             hit(Probe::NeverSaid);
-            site.core.want_durable(&mut term.shipping, end);
-            self.distributed.unknown.nevers.entry((word.rpc, from)).or_insert(Never { end, body: word.body });
+            core.want_durable(&mut term.shipping, end);
+            state.distributed.participant.say_never(from, word.rpc, word.body, end);
             return;
         }
         if !is_participant || word.participants.len() > kasha_types::limits::PARTICIPANTS_MAX {
@@ -125,17 +102,6 @@ impl Serving {
         if let Ok(outcome) = commit_ending(log, state, (term.epoch, Purpose::Freeing), (&ending, &result), dead) {
             site.core.want_durable(&mut term.shipping, outcome.end);
         }
-    }
-
-    pub(super) fn say_never(&mut self, site: &mut Site<'_>, synced: LogEnd) {
-        let participant = &mut site.state.distributed.participant;
-        self.distributed.unknown.nevers.retain(|&(rpc, to), never| {
-            let is_sure = never.end <= synced;
-            if is_sure {
-                participant.say_never(to, rpc, never.body);
-            }
-            !is_sure
-        });
     }
 }
 
