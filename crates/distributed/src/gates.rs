@@ -53,8 +53,8 @@ struct Holders {
 #[derive(Debug)]
 struct Closed {
     waits_for: Unsettled,
-    /// The distributed transaction whose gate it is; `None`: a single-shard operation's, or a check's.
-    owner: Option<RpcId>,
+    /// The update whose answer waits; `None`: a read's.
+    answer_of: Option<RpcId>,
 }
 
 /// All gates of a shard.
@@ -66,7 +66,7 @@ pub(crate) struct Gates {
     next: u64,
 }
 
-/// A gate that has opened: its number, and whose it was.
+/// A gate that has opened: its number, and the update whose answer waited.
 pub(crate) type Opened = (GateId, Option<RpcId>);
 
 impl Gates {
@@ -120,13 +120,13 @@ impl Gates {
     }
 
     /// Keeps a gate that is not empty until it opens.
-    pub fn close(&mut self, owner: Option<RpcId>, waits_for: Unsettled) -> GateId {
+    pub fn close(&mut self, answer_of: Option<RpcId>, waits_for: Unsettled) -> GateId {
         let id = GateId(self.next);
         self.next += 1;
         for rpc in &waits_for {
             self.holders.entry(*rpc).or_default().gates.push(id);
         }
-        self.closed.insert(id, Closed { waits_for, owner });
+        self.closed.insert(id, Closed { waits_for, answer_of });
         id
     }
 
@@ -147,7 +147,7 @@ impl Gates {
                 closed.waits_for.remove(&rpc);
                 if closed.waits_for.is_empty() {
                     let closed = self.closed.remove(&gate).expect("just seen");
-                    opened.push((gate, closed.owner));
+                    opened.push((gate, closed.answer_of));
                 }
             }
         }

@@ -147,7 +147,7 @@ impl Participant {
         assert!(!self.transactions.contains_key(&rpc), "{rpc} has voted, or has an outcome");
         assert!(proposal.footprint.covers(checked), "{rpc} checks what it has not locked");
         self.ended(rpc, proposal, Why::Abort, end);
-        self.pass(checked, origin).filter(|_| !planted::is_on(Bug::AbortUngated))
+        self.pass(Some(rpc), checked, origin).filter(|_| !planted::is_on(Bug::AbortUngated))
     }
 
     /// It is executed; its group ends here. Returns the gate of its answer, if it is closed, and what the gate waits for, which is
@@ -211,16 +211,21 @@ impl Participant {
         std::mem::take(&mut self.released)
     }
 
-    /// A single-shard operation executes, or a check says no. Returns the gate of its answer, if it is closed, and what the gate waits for, which
-    /// is logged with an update (R8.15). A replay of the log calls this, too.
-    pub fn pass(&mut self, footprint: &Footprint, origin: Origin<'_>) -> Option<(GateId, Vec<RpcId>)> {
+    /// A single-shard operation executes, or a check says no. `rpc`: the update that it is; `None`: a read. Returns the gate of its
+    /// answer, if it is closed, and what the gate waits for, which is logged with an update (R8.15). A replay of the log calls this, too.
+    pub fn pass(
+        &mut self,
+        rpc: Option<RpcId>,
+        footprint: &Footprint,
+        origin: Origin<'_>,
+    ) -> Option<(GateId, Vec<RpcId>)> {
         let inherits = matches!(origin, Origin::Log { gate } if !gate.is_empty());
         if self.gates.are_all_open() && !inherits {
             return None;
         }
         let gate = self.gates.pass(None, footprint, origin);
         let members = gate.iter().copied().collect();
-        (!gate.is_empty()).then(|| (self.gates.close(None, gate), members))
+        (!gate.is_empty()).then(|| (self.gates.close(rpc, gate), members))
     }
 
     /// What the answer of an operation would wait for that executed now. Nothing changes.
@@ -518,9 +523,9 @@ impl Participant {
         std::mem::take(&mut self.words)
     }
 
-    /// The gates that have opened: the answers that waited for them leave.
-    pub fn take_opened(&mut self) -> Vec<GateId> {
-        self.opened.drain(..).map(|(gate, _)| gate).collect()
+    /// The gates that have opened, and the updates whose gates they were: the answers that waited for them leave.
+    pub fn take_opened(&mut self) -> Vec<(GateId, Option<RpcId>)> {
+        std::mem::take(&mut self.opened)
     }
 
     /// Whether a gate has opened.

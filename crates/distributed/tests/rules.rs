@@ -217,7 +217,7 @@ fn r8_15_what_is_replayed_in_another_order_waits_for_no_more_than_was_logged() {
     assert_eq!(gate.map(|(_, members)| members), Some(vec![first]));
     assert!(here.executed(first, Timestamp(10), LogEnd(1), Origin::Log { gate: &[] }).is_none());
     here.begin_serving(LogEnd(1));
-    let gate = here.pass(&Footprint::new([KEY], []), Origin::Now);
+    let gate = here.pass(None, &Footprint::new([KEY], []), Origin::Now);
     assert_eq!(gate.map(|(_, members)| members), Some(vec![first, second]), "a new reader waits for both");
 }
 

@@ -198,7 +198,7 @@ impl Shard {
         }
         let seen = self.seen(call, program);
         let overlaps = self.participant.overlaps(&footprint) || self.overlaps_with_unsynced(call, program);
-        let gate = self.participant.pass(&footprint, Origin::Now);
+        let gate = self.participant.pass(None, &footprint, Origin::Now);
         self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
         if footprint.only_reads() {
             self.reads.insert(call, (seen, self.log.len()));
@@ -319,7 +319,7 @@ impl Shard {
         while let Some(id) = self.participant.next_forgotten() {
             self.forgotten.insert(txn(id));
         }
-        self.opened.extend(self.participant.take_opened());
+        self.opened.extend(self.participant.take_opened().into_iter().map(|(gate, _)| gate));
         self.answer(program);
     }
 
@@ -434,7 +434,7 @@ impl Shard {
             }
             Entry::Single { txn: call, gate, .. } if self.entries_of(*call).next().is_none() => {
                 let footprint = program.plans[*call].footprint(self.shard);
-                let gate = self.participant.pass(&footprint, Origin::Log { gate });
+                let gate = self.participant.pass(None, &footprint, Origin::Log { gate });
                 self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
             }
             &Entry::Ceiling(to) => self.participant.ceiling_logged(to, end),
@@ -469,7 +469,7 @@ impl Shard {
                 self.participant.blocked_by(&footprint).is_some() && !planted::is_on(Bug::ReplayedOverPending);
             if !(is_there || is_skipped) {
                 let seen = self.seen(call, program);
-                let gate = self.participant.pass(&footprint, Origin::Now);
+                let gate = self.participant.pass(None, &footprint, Origin::Now);
                 self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
                 let gate = gate.map(|(_, members)| members).unwrap_or_default();
                 let version = self.next_version();

@@ -206,7 +206,7 @@ impl RequestPath<'_> {
 #[cold]
 fn close_gate(distributed: &mut Distributed, gated: &Gated, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
     hit(Probe::UpdateBehindGate);
-    match distributed.participant.pass(&gated.footprint, ExecutedWhen::Now) {
+    match distributed.participant.pass(Some(gated.rpc), &gated.footprint, ExecutedWhen::Now) {
         Some((gate, _)) => distributed.note_gate(gated.rpc, at, gate),
         None => dead.push(at),
     }

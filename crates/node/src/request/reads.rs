@@ -318,7 +318,7 @@ fn gate_behind(site: &mut Site<'_>, code: u8, footprint: &Footprint) -> Option<G
     let participant = &mut site.state.distributed.participant;
     match Read::row_of(code).map(|row| row.shape) {
         Some(Shape::Observed | Shape::Keys | Shape::KeysAndValues) => participant.wait_as(footprint),
-        _ => participant.pass(footprint, Origin::Now).map(|(gate, _)| gate),
+        _ => participant.pass(None, footprint, Origin::Now).map(|(gate, _)| gate),
     }
 }
 

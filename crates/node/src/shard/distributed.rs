@@ -60,7 +60,6 @@ pub(crate) struct Distributed {
     pub participant: Participant,
     known: BTreeMap<RpcId, Known>,
     gated: BTreeMap<RpcId, Waiting>,
-    by_gate: BTreeMap<GateId, RpcId>,
     next: Number,
     reserved: u64,
     /// Transactions without an outcome: those for which room is reserved.
@@ -75,7 +74,6 @@ impl Distributed {
             participant: Participant::new(shard),
             known: BTreeMap::new(),
             gated: BTreeMap::new(),
-            by_gate: BTreeMap::new(),
             next: Number(1),
             reserved: 0,
             pending: 0,
@@ -207,13 +205,11 @@ impl Distributed {
     /// The answer of an update waits behind this gate, and an entry says so.
     pub fn note_gate(&mut self, rpc: RpcId, entry: EntryOffset, gate: GateId) {
         self.gated.insert(rpc, Waiting { gate, entry: Some(entry) });
-        self.by_gate.insert(gate, rpc);
     }
 
     /// The answer of a transaction that was aborted here waits behind this gate.
     pub fn note_aborted(&mut self, rpc: RpcId, gate: GateId) {
         self.gated.insert(rpc, Waiting { gate, entry: None });
-        self.by_gate.insert(gate, rpc);
     }
 
     /// Whether the answer of a transaction that was aborted here waits. Until then others may come to know of it, and have to wait
@@ -240,12 +236,12 @@ impl Distributed {
     /// Gates have opened: the entries that tell of them are dead. Returns the gates.
     pub fn take_opened(&mut self, dead: &mut Vec<EntryOffset>) -> Vec<GateId> {
         let opened = self.participant.take_opened();
-        for gate in &opened {
-            if let Some(rpc) = self.by_gate.remove(gate) {
+        for &(gate, rpc) in &opened {
+            if let Some(rpc) = rpc.filter(|rpc| self.gated.get(rpc).is_some_and(|waiting| waiting.gate == gate)) {
                 dead.extend(self.gated.remove(&rpc).and_then(|waiting| waiting.entry));
             }
         }
-        opened
+        opened.into_iter().map(|(gate, _)| gate).collect()
     }
 
     /// A new primary takes up what the log says, all of which it goes on with (R8.6).
@@ -387,9 +383,7 @@ impl Distributed {
             tracker.forget_begun(rpc);
             dead.push(known.entry);
             self.participant.forgotten(rpc);
-            if let Some(waiting) = self.gated.remove(&rpc) {
-                self.by_gate.remove(&waiting.gate);
-            }
+            self.gated.remove(&rpc);
         }
         dead.extend(self.forgotten.replace((forgotten, at)).map(|(_, entry)| entry));
     }
@@ -399,7 +393,7 @@ impl Distributed {
         if let Some(Waiting { entry: Some(entry), .. }) = self.gated.get_mut(&rpc) {
             return keep_newer(entry, at, dead);
         }
-        match self.participant.pass(&footprint, Origin::Log { gate: &gate }) {
+        match self.participant.pass(Some(rpc), &footprint, Origin::Log { gate: &gate }) {
             Some((gate, _)) => self.note_gate(rpc, at, gate),
             None => dead.push(at),
         }
@@ -467,8 +461,7 @@ impl Distributed {
                 self.participant.forgotten(rpc);
             }
             EntryKind::Gate => {
-                let waiting = self.gated.remove(&Gated::rpc_of(payload).expect("just read")).expect("just seen");
-                self.by_gate.remove(&waiting.gate);
+                self.gated.remove(&Gated::rpc_of(payload).expect("just read")).expect("just seen");
             }
             EntryKind::TimestampCeiling => self.ceiling = None,
             EntryKind::DistributedForgotten => self.forgotten = None,
