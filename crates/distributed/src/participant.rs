@@ -377,8 +377,7 @@ impl Participant {
         for (_, rpc) in self.work.take(Work::NotDurable(LogEnd::START)..=Work::NotDurable(self.durable)) {
             self.work.add(Work::Look, rpc);
         }
-        for (work, rpc) in self.work.take(Work::nevers(self.durable)) {
-            let Work::Never { to, body, .. } = work else { unreachable!("{work:?} is no never") };
+        for (rpc, to, body) in self.work.take_nevers(self.durable) {
             self.tell_never(to, rpc, body);
         }
     }
@@ -416,7 +415,7 @@ impl Participant {
     /// A new primary begins to serve with what the log says, all of which is durable before it says a word. It starts above the
     /// ceiling that it found, takes nothing as settled (R8.6), and votes again.
     pub fn begin_serving(&mut self, end: LogEnd) {
-        drop(self.work.take(Work::nevers(LogEnd::MAX))); // who asked an earlier term asks again
+        drop(self.work.take_nevers(LogEnd::MAX)); // who asked an earlier term asks again
         self.on_durable(end);
         if !planted::is_on(Bug::CeilingIgnored) {
             self.floor = self.floor.max(self.ceiling).max(self.logged_ceiling.0);
@@ -510,7 +509,11 @@ impl Participant {
     /// A participant is to hear that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11). What says
     /// so ends at `until` in the log, and must be durable before.
     pub fn say_never(&mut self, to: ShardId, rpc: RpcId, body: u64, until: LogEnd) {
-        self.work.add(Work::Never { until, to, body }, rpc);
+        let never = |until| Work::Never { to, body, until };
+        // It may ask again before it can be answered.
+        if self.work.of(never(LogEnd::START)..=never(LogEnd::MAX)).all(|(_, known)| known != rpc) {
+            self.work.add(never(until), rpc);
+        }
     }
 
     fn tell_never(&mut self, to: ShardId, rpc: RpcId, body: u64) {

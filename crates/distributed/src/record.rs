@@ -1,4 +1,4 @@
-//! The record of one transaction at one participant, and the list of what is to be done about which of them.
+//! The record of one transaction at one participant, and the list of what is to be done about which of them, and when.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -42,7 +42,7 @@ pub(crate) enum Keys {
     Free,
 }
 
-/// What is to be done about a transaction, or what it waits for. Of one kind, the first by their ids come first.
+/// What is to be done about a transaction, or what it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Work {
     /// Something of it has changed.
@@ -53,21 +53,14 @@ pub(crate) enum Work {
     Forget,
     /// Something of it ends here in the log, and is not durable.
     NotDurable(LogEnd),
-    /// `to` hears that it never happens here, once the log is durable up to `until`.
-    Never { until: LogEnd, to: ShardId, body: u64 },
     /// Its gate at `told_by` waits for `awaited`, as that participant has told.
     WaitsFor { awaited: RpcId, told_by: ShardId },
+    /// `to` hears that it never happens here, once the log is durable up to `until`.
+    Never { to: ShardId, body: u64, until: LogEnd },
 }
 
-impl Work {
-    /// Whoever hears *never* when the log is durable up to there.
-    pub fn nevers(durable: LogEnd) -> RangeInclusive<Self> {
-        let (to, body) = (ShardId(u16::MAX), u64::MAX);
-        Self::Never { until: LogEnd::START, to: ShardId(0), body: 0 }..=Self::Never { until: durable, to, body }
-    }
-}
-
-/// What is to be done about which transactions, and what they wait for: the one list of what is to be looked at, and when.
+/// What is to be done about which transactions, and what they wait for: the one list of what is to be looked at, and when. Of
+/// equal work, the first by their ids come first.
 #[derive(Debug, Default)]
 pub(crate) struct WorkList(BTreeSet<(Work, RpcId)>);
 
@@ -98,6 +91,20 @@ impl WorkList {
     pub fn take(&mut self, works: RangeInclusive<Work>) -> Vec<(Work, RpcId)> {
         let (first, last) = works.into_inner();
         self.0.extract_if((first, RpcId::MIN)..=(last, RpcId::MAX), |_| true).collect()
+    }
+
+    /// Who hears *never* of which transaction and body, when the log is durable up to there. By id.
+    pub fn take_nevers(&mut self, durable: LogEnd) -> Vec<(RpcId, ShardId, u64)> {
+        let first = Work::Never { to: ShardId(0), body: 0, until: LogEnd::START };
+        let is_sure = |(work, _): &(Work, RpcId)| matches!(work, Work::Never { until, .. } if *until <= durable);
+        let sure = self.0.extract_if((first, RpcId::MIN).., is_sure);
+        let hears = |(work, rpc)| match work {
+            Work::Never { to, body, .. } => Some((rpc, to, body)),
+            Work::Look | Work::PutOff | Work::Forget | Work::NotDurable(_) | Work::WaitsFor { .. } => None,
+        };
+        let mut hear: Vec<_> = sure.filter_map(hears).collect();
+        hear.sort_unstable();
+        hear
     }
 
     pub fn is_empty(&self) -> bool {

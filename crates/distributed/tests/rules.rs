@@ -198,6 +198,7 @@ fn r8_11_a_participant_takes_part_in_one_thing_under_one_id() {
 fn r8_11_never_is_said_when_what_says_so_is_durable() {
     let mut here = participant();
     here.say_never(PEER, rpc(1), BODY, LogEnd(3));
+    here.say_never(PEER, rpc(1), BODY, LogEnd(4)); // it asks again
     here.on_durable(LogEnd(2));
     assert_eq!(here.take_words(), []);
     here.on_durable(LogEnd(3));
