@@ -7,6 +7,7 @@ pub mod results;
 pub mod types;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 
 /// Draws bytes 1, 2, 3 … so that no two fields of a fixed value are alike.
@@ -49,21 +50,26 @@ pub fn any<T: Sample>() -> BoxedStrategy<T> {
     T::any()
 }
 
-macro_rules! nested_strategies {
-    () => { Just(()) };
-    ($first:ident $($rest:ident)*) => { ($crate::common::any(), nested_strategies!($($rest)*)) };
+/// An arbitrary value of a field.
+pub fn drawn<T: Sample>(from: &mut TestRunner) -> T {
+    T::any().new_tree(from).expect("nothing is rejected").current()
 }
-macro_rules! nested_names {
-    () => { () };
-    ($first:ident $($rest:ident)*) => { ($first, nested_names!($($rest)*)) };
-}
-/// A strategy for a struct or a variant with these fields.
+
+/// A strategy for a struct or a variant with these fields. It shrinks none of them: a tree of each combination of types takes the
+/// compiler longer than all tests take.
 macro_rules! fields_any {
     ($path:path { $($field:ident),* $(,)? }) => {{
         use $path as Made;
-        nested_strategies!($($field)*).prop_map(|nested_names!($($field)*)| Made { $($field),* }).boxed()
+        $crate::common::made(|_from| Made { $($field: $crate::common::drawn(_from)),* })
     }};
 }
+
+/// A strategy for what is made so.
+pub fn made<T: std::fmt::Debug + 'static>(make: fn(&mut TestRunner) -> T) -> BoxedStrategy<T> {
+    let random = Just(()).prop_perturb(|(), random| random).no_shrink();
+    random.prop_map(move |random| make(&mut TestRunner::new_with_rng(Config::default(), random))).boxed()
+}
+
 /// The fixed value of a struct or a variant with these fields.
 macro_rules! fields_one {
     ($next:ident, $path:path { $($field:ident),* $(,)? }) => {{
@@ -71,4 +77,4 @@ macro_rules! fields_one {
         Made { $($field: $crate::common::Sample::one($next)),* }
     }};
 }
-pub(crate) use {fields_any, fields_one, nested_names, nested_strategies};
+pub(crate) use {fields_any, fields_one};
