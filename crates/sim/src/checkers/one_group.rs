@@ -4,14 +4,16 @@
 //! Read from the bytes that are written to segment files. Whatever changes an object or keeps an operation key's result is
 //! an update, or the cleaner's copy of what an update wrote: a group of copies holds nothing that some log of the shard did not
 //! hold before, byte for byte, but for the oldest segment that an object or a tombstone names (R5.10). A group of
-//! tombstones may have no record if each deletes a value that ends (R5.2).
+//! tombstones may have no record if each deletes a value that ends (R5.2). The outcome of a transaction over several shards stands for
+//! its record where its client has acknowledged it: the client is told before the execution (R8.8).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
-use kasha_types::ShardId;
+use kasha_types::{ClientId, ShardId};
 
-use crate::checkers::records::{COMPLETION_ENTRY, groups_in, word};
+use crate::checkers::endings::{ENDED_ENTRY, ENDED_RPC, rpc_at};
+use crate::checkers::records::{COMPLETION_ENTRY, COMPLETION_RPC, groups_in, word};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{View, Watch};
@@ -21,6 +23,8 @@ const TOMBSTONE_ENTRY: u8 = 2;
 const OPERATION_KEY_ENTRY: u8 = 4;
 /// Where an object or a tombstone names its oldest segment.
 const OLDEST: std::ops::Range<usize> = 16..20;
+/// Where a completion record has what its client acknowledges.
+const COMPLETION_ACKNOWLEDGEMENT: usize = 27;
 
 /// An entry's kind and what it says.
 type Said = (u8, Vec<u8>);
@@ -35,6 +39,8 @@ pub struct OneGroup {
     known: BTreeSet<(ShardId, Said)>,
     /// Values that end: the shard, the key with its table, and the version.
     ending: BTreeSet<(ShardId, Vec<u8>, u64)>,
+    /// Below which sequence a client has acknowledged, as far as records say.
+    acknowledged: BTreeMap<ClientId, u64>,
 }
 
 /// The key of an object or a tombstone, its table before it, and the version.
@@ -65,6 +71,23 @@ impl OneGroup {
         })
     }
 
+    /// Whether this is the outcome of what its client has acknowledged.
+    fn is_acknowledged(&self, entries: &[(u8, &[u8])]) -> bool {
+        let ended =
+            entries.iter().find(|(kind, _)| *kind == ENDED_ENTRY).and_then(|(_, entry)| rpc_at(entry, ENDED_RPC));
+        let below = ended.and_then(|rpc| Some((rpc, *self.acknowledged.get(&rpc.client)?)));
+        below.is_some_and(|(rpc, below)| rpc.sequence.0 < below)
+    }
+
+    fn note_acknowledged(&mut self, entries: &[(u8, &[u8])]) {
+        for (_, entry) in entries.iter().filter(|(kind, _)| *kind == COMPLETION_ENTRY) {
+            if let (Some(rpc), Some(below)) = (rpc_at(entry, COMPLETION_RPC), word(entry, COMPLETION_ACKNOWLEDGEMENT)) {
+                let known = self.acknowledged.entry(rpc.client).or_default();
+                *known = below.max(*known);
+            }
+        }
+    }
+
     fn on_bytes(&mut self, by: &str, file: FileName, bytes: &[u8]) {
         let FileName::Segment { shard, .. } = file else { return };
         groups_in(bytes, |group| {
@@ -82,7 +105,12 @@ impl OneGroup {
                         "one_group: {by} wrote a group of copies to {file:?}, {new} of which are copies of nothing (E4)"
                     ));
                 }
-            } else if records > 1 || (records == 0 && changes > 0 && !self.are_ends(shard, group.entries)) {
+            } else if records > 1
+                || (records == 0
+                    && changes > 0
+                    && !self.are_ends(shard, group.entries)
+                    && !self.is_acknowledged(group.entries))
+            {
                 self.violations.push(format!(
                     "one_group: {by} wrote a group with {changes} changes and {records} completion records to {file:?} \
                      (E4, R4.1)"
@@ -93,6 +121,7 @@ impl OneGroup {
             let ending = ending.filter_map(|(_, entry)| key_in(entry)).map(|(key, version)| (shard, key, version));
             self.ending.extend(ending);
             self.known.extend(entries);
+            self.note_acknowledged(group.entries);
         });
     }
 }

@@ -24,7 +24,7 @@ const ENTRY_HEADER: usize = 8;
 /// Kind of an entry that holds an update's result.
 pub(crate) const COMPLETION_ENTRY: u8 = 3;
 /// Where a completion record has the id of its update.
-const COMPLETION_RPC: usize = 3;
+pub(crate) const COMPLETION_RPC: usize = 3;
 /// Kind of an entry that says which clients' leases are over.
 pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
 /// Kind of an entry with which a primary's term begins.
