@@ -83,7 +83,7 @@ fn install_runner(workspace: &Workspace, watch: &Watch) -> Result<PathBuf> {
     runner.parent().map(Path::to_path_buf).context("a program without a folder")
 }
 
-fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+pub(crate) fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let (_, rest) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
     Some(rest.split_once('"')?.0)
 }

@@ -7,7 +7,7 @@
 use std::process::Command;
 use std::{env, fs};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::ci::{self, Build, FEATURES, Tests};
 use crate::instructions;
@@ -70,6 +70,8 @@ const PLAIN: [&str; 4] = ["-p", PRODUCT, "-p", LAB];
 /// Programs of the judges.
 const LAB: &str = "kasha-lab";
 const MODELS: &str = "kasha-spec";
+/// The library that searches the models.
+const SEARCHER: &str = "stateright";
 /// The digest of the models of which `spec/results` tells.
 const SEARCHED: &str = "spec/results/searched.txt";
 const PROCESS_TESTS: &str = "tests/process";
@@ -200,12 +202,14 @@ pub(crate) fn search_models(workspace: &Workspace, arguments: &[String]) -> Resu
     Ok(())
 }
 
-/// All that the result of a search depends on: what is searched, and not the product.
+/// All that the result of a search depends on: what is searched, and what searches it; not the product.
 fn digest_of_models(workspace: &Workspace) -> Result<String> {
     let mut files = workspace.files()?;
     files.retain(|file| file.path.starts_with("spec/src/") || file.path == "spec/Cargo.toml");
     ensure!(!files.is_empty(), "there are no models");
-    Ok(format!("{:016x}\n", digest(&files)))
+    let lock = fs::read_to_string(workspace.root.join("Cargo.lock"))?;
+    let searcher = instructions::locked_version(&lock, SEARCHER).context("Cargo.lock has no searcher")?;
+    Ok(format!("{:016x} {SEARCHER} {searcher}\n", digest(&files)))
 }
 
 /// The small bounds: with all rules nothing goes wrong, and without any one rule something does. A search gives the same each time:

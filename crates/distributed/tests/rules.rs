@@ -204,6 +204,11 @@ fn r8_11_never_is_said_when_what_says_so_is_durable() {
     here.on_durable(LogEnd(3));
     assert_eq!(here.take_words(), [(PEER, word(1, Said::Never))]);
     assert!(here.is_idle());
+    // A new term: another one may have proposed it meanwhile.
+    here.say_never(PEER, rpc(1), BODY, LogEnd(9));
+    here.begin_serving(LogEnd(5));
+    here.on_durable(LogEnd(9));
+    assert_eq!(here.take_words(), []);
 }
 
 #[test]

@@ -426,9 +426,17 @@ impl Tracker {
                 dead(at);
             }
         }
-        // Without a later record a replay does not know it at all.
-        if known.outstanding.iter().next().is_none() {
-            self.clients.remove(client);
+        self.without_record(client);
+    }
+
+    /// A client without a record is known as a replay knows it: not at all, or by what it has begun, with no acknowledgement (R4.4).
+    /// What it had acknowledged, a floor refuses, or a record says again that stands further on in the log that is replayed.
+    fn without_record(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.outstanding.iter().next().is_none() {
+            self.clients.remove(id);
+        } else if client.outstanding.iter().all(|entry| entry.state == State::InProgress) {
+            client.acknowledged = AckedBelow(1);
         }
     }
 
@@ -464,9 +472,7 @@ impl Tracker {
         self.stats.records -= 1;
         // What let this record go brings the client back, if it is not a floor: a newer record (R4.4), further on in the log.
         // The floor may have been replaced by a later one, which does not name the client any more.
-        if client.outstanding.iter().next().is_none() {
-            self.clients.remove(rpc.client);
-        }
+        self.without_record(rpc.client);
         true
     }
 
@@ -515,11 +521,8 @@ impl Tracker {
                     }
                 }
             }
-            // Its last record may have gone with a floor, while what it has begun with a later lease keeps it (`forget_before`). That
-            // floor refuses all that it had acknowledged.
-            let is_kept = own_records > 0 || client.outstanding.has_in_progress();
             let has_acknowledged = client.acknowledged > AckedBelow(1);
-            assert!(is_kept || !has_acknowledged, "R4.4: {} has lost its acknowledgement", client.id);
+            assert!(own_records > 0 || !has_acknowledged, "R4.4: {} has lost its acknowledgement", client.id);
             records += own_records;
         }
         assert_eq!((self.stats.records, self.stats.in_progress), (records, in_progress));

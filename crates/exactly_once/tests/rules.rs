@@ -338,3 +338,35 @@ fn r4_6_a_replay_that_revives_an_expired_client_forgets_it_with_its_last_record(
     assert_eq!(tracker.stats().clients, 0);
     assert_eq!(tracker.look_up(&request(1, 5, 5)), LookUp::LeaseExpired);
 }
+
+/// Found by seed `client_leases` 1416956741: a client came back with a later lease and a transaction over several shards before the
+/// floor's entry was synced, and its acknowledgement outlived its records.
+#[test]
+fn r4_4_an_acknowledgement_goes_with_the_last_record_though_a_transaction_is_under_way() {
+    let later = Request { lease_expiry: ClusterTime(LEASE.0 + 1), ..request(1, 23, 23) };
+    let mut primary = tracker();
+    let _none = complete(&mut primary, &request(1, 22, 22));
+    primary.prove(ClientId(1), later.lease_expiry);
+    primary.begin(later.rpc, later.body_hash);
+    let mut dead = Vec::new();
+    primary.forget_before(ClientId(1), Place(50), |place| dead.push(place));
+    primary.raise_floor(LEASE, [], |_| ());
+    assert_eq!(dead, [Place(22)]);
+    primary.assert_invariants();
+
+    let mut successor = Tracker::new();
+    successor.raise_floor(LEASE, [], |_| ());
+    successor.recover_begun(&later);
+    successor.assert_invariants();
+    for sequence in 1..=24 {
+        for lease_expiry in [LEASE, later.lease_expiry] {
+            let asked = Request { lease_expiry, ..request(1, sequence, 1) };
+            let said = primary.look_up(&asked);
+            assert_eq!(said, successor.look_up(&asked), "{asked:?}");
+            assert!(lease_expiry > LEASE || sequence == 23 || said == LookUp::LeaseExpired, "{asked:?} may have run");
+        }
+    }
+    primary.complete(&later, Place(60), |_| ());
+    primary.assert_invariants();
+    assert_eq!(primary.look_up(&request(1, 22, 22)), LookUp::Stale);
+}

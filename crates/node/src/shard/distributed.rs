@@ -150,7 +150,8 @@ impl Distributed {
 
     /// Transactions that the participant has forgotten, and no entry says so yet: in this term, or in an earlier one of this primary.
     pub fn gone(&self) -> usize {
-        self.known.len() - self.participant.count()
+        let needed = self.participant.count();
+        self.known.len().checked_sub(needed).expect("all that the participant knows has an entry")
     }
 
     /// What has to be said of the transactions below the next number, without those that are gone.

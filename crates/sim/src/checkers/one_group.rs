@@ -5,7 +5,7 @@
 //! an update, or the cleaner's copy of what an update wrote: a group of copies holds nothing that some log of the shard did not
 //! hold before, byte for byte, but for the oldest segment that an object or a tombstone names (R5.10). A group of
 //! tombstones may have no record if each deletes a value that ends (R5.2). The outcome of a transaction over several shards stands for
-//! its record where its client has acknowledged it: the client is told before the execution (R8.8).
+//! its record where the shard's log says that the client has acknowledged it: clients are told before the execution (R8.8).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,8 +39,8 @@ pub struct OneGroup {
     known: BTreeSet<(ShardId, Said)>,
     /// Values that end: the shard, the key with its table, and the version.
     ending: BTreeSet<(ShardId, Vec<u8>, u64)>,
-    /// Below which sequence a client has acknowledged, as far as records say.
-    acknowledged: BTreeMap<ClientId, u64>,
+    /// Below which sequence a client has acknowledged, as far as the shard's records say.
+    acknowledged: BTreeMap<(ShardId, ClientId), u64>,
 }
 
 /// The key of an object or a tombstone, its table before it, and the version.
@@ -72,17 +72,17 @@ impl OneGroup {
     }
 
     /// Whether this is the outcome of what its client has acknowledged.
-    fn is_acknowledged(&self, entries: &[(u8, &[u8])]) -> bool {
+    fn is_acknowledged(&self, shard: ShardId, entries: &[(u8, &[u8])]) -> bool {
         let ended =
             entries.iter().find(|(kind, _)| *kind == ENDED_ENTRY).and_then(|(_, entry)| rpc_at(entry, ENDED_RPC));
-        let below = ended.and_then(|rpc| Some((rpc, *self.acknowledged.get(&rpc.client)?)));
+        let below = ended.and_then(|rpc| Some((rpc, *self.acknowledged.get(&(shard, rpc.client))?)));
         below.is_some_and(|(rpc, below)| rpc.sequence.0 < below)
     }
 
-    fn note_acknowledged(&mut self, entries: &[(u8, &[u8])]) {
+    fn note_acknowledged(&mut self, shard: ShardId, entries: &[(u8, &[u8])]) {
         for (_, entry) in entries.iter().filter(|(kind, _)| *kind == COMPLETION_ENTRY) {
             if let (Some(rpc), Some(below)) = (rpc_at(entry, COMPLETION_RPC), word(entry, COMPLETION_ACKNOWLEDGEMENT)) {
-                let known = self.acknowledged.entry(rpc.client).or_default();
+                let known = self.acknowledged.entry((shard, rpc.client)).or_default();
                 *known = below.max(*known);
             }
         }
@@ -109,7 +109,7 @@ impl OneGroup {
                 || (records == 0
                     && changes > 0
                     && !self.are_ends(shard, group.entries)
-                    && !self.is_acknowledged(group.entries))
+                    && !self.is_acknowledged(shard, group.entries))
             {
                 self.violations.push(format!(
                     "one_group: {by} wrote a group with {changes} changes and {records} completion records to {file:?} \
@@ -121,7 +121,7 @@ impl OneGroup {
             let ending = ending.filter_map(|(_, entry)| key_in(entry)).map(|(key, version)| (shard, key, version));
             self.ending.extend(ending);
             self.known.extend(entries);
-            self.note_acknowledged(group.entries);
+            self.note_acknowledged(shard, group.entries);
         });
     }
 }
@@ -152,7 +152,7 @@ impl Watch for OneGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkers::records::tests::{RPC, group, segment};
+    use crate::checkers::records::tests::{RPC, group, group_of_part, segment};
 
     #[test]
     fn a_change_without_its_record_is_found() {
@@ -171,5 +171,35 @@ mod tests {
         copy[60] = 9;
         watch.on_bytes("one", segment(1), &copy);
         assert_eq!(watch.take_violations().len(), 1, "a copy of nothing");
+    }
+
+    #[test]
+    fn an_outcome_needs_no_record_once_the_shard_knows_that_its_client_has_it() {
+        let outcome = |changed: u8| {
+            let mut bytes = group(RPC);
+            bytes[48] = OBJECT_ENTRY;
+            bytes[100] = changed;
+            bytes.extend_from_slice(&group_of_part(RPC)[48..]);
+            bytes[4..8].copy_from_slice(&112u32.to_le_bytes());
+            bytes
+        };
+        let acknowledging = |below: u64| {
+            let mut bytes = group(RPC);
+            bytes[56 + COMPLETION_ACKNOWLEDGEMENT..][..8].copy_from_slice(&below.to_le_bytes());
+            bytes
+        };
+        let mut watch = OneGroup::default();
+        watch.on_bytes("one", segment(0), &outcome(1));
+        assert_eq!(watch.take_violations().len(), 1, "nobody has acknowledged it");
+        watch.on_bytes("one", segment(0), &acknowledging(RPC.sequence.0));
+        watch.on_bytes("one", segment(0), &outcome(2));
+        assert_eq!(watch.take_violations().len(), 1, "what is below has been acknowledged");
+        watch.on_bytes("one", segment(0), &acknowledging(RPC.sequence.0 + 1));
+        watch.on_bytes("one", segment(0), &outcome(3));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        let mut change = group(RPC);
+        change[48] = OBJECT_ENTRY;
+        watch.on_bytes("one", segment(0), &change);
+        assert_eq!(watch.take_violations().len(), 1, "no outcome");
     }
 }

@@ -360,7 +360,7 @@ pub(crate) mod tests {
     }
 
     /// A group with one participant's outcome.
-    fn group_of_part(rpc: RpcId) -> Vec<u8> {
+    pub(crate) fn group_of_part(rpc: RpcId) -> Vec<u8> {
         let mut bytes = group(rpc);
         bytes[GROUP_HEADER] = ENDED_ENTRY;
         let ids = GROUP_HEADER + ENTRY_HEADER + 3..GROUP_HEADER + ENTRY_HEADER + 19;
