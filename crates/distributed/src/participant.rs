@@ -165,14 +165,12 @@ impl Participant {
         let known = self.transactions.get_mut(&rpc).expect("what is executed has proposed");
         assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
         known.outcome_until = end;
-        let footprint = known.proposal.footprint.clone();
         let is_without = known.proposal.class == Class::Coordinated && planted::is_on(Bug::CoordinatedWithoutGate);
         self.floor = self.floor.max(at);
-        let gate = self.gates.pass((!is_without).then_some(rpc), &footprint, origin);
+        let gate = self.gates.pass((!is_without).then_some(rpc), &known.proposal.footprint, origin);
         let members = gate.iter().copied().collect();
         let gate = (!gate.is_empty()).then(|| self.gates.close(Some(rpc), gate));
-        let executed = Executed { at, gate, is_settled: false, told_gate: false };
-        self.transactions.get_mut(&rpc).expect("just seen").phase = Phase::Executed(executed);
+        known.phase = Phase::Executed(Executed { at, gate, is_settled: false, told_gate: false });
         self.release(rpc);
         self.note_logged(end, rpc);
         gate.map(|gate| (gate, members))
@@ -322,7 +320,10 @@ impl Participant {
 
     /// The step that was asked for last finds no room: the others go on, and it comes again after [`Self::take_up`].
     pub fn put_off(&mut self) {
-        if let Some(rpc) = self.work.first(Work::Look) {
+        if let Some(rpc) = self.work.next_look()
+            && let Some(known) = self.transactions.get_mut(&rpc)
+        {
+            known.is_put_off = true;
             self.work.remove(Work::Look, rpc);
             self.work.add(Work::PutOff, rpc);
             self.tell(rpc);
@@ -340,6 +341,7 @@ impl Participant {
         while let Some(rpc) = self.work.first(Work::PutOff) {
             self.work.remove(Work::PutOff, rpc);
             self.work.add(Work::Look, rpc);
+            self.transactions.get_mut(&rpc).expect("what is put off is known").is_put_off = false;
         }
     }
 
@@ -550,9 +552,6 @@ impl Participant {
     fn insert(&mut self, rpc: RpcId, proposal: Proposal, phase: Phase, end: LogEnd) {
         let is_own = |shard: &ShardId| *shard == self.shard;
         assert!(proposal.participants.iter().any(is_own), "{rpc} is none of {}", self.shard);
-        let mut others: Vec<_> = proposal.participants.iter().copied().filter(|shard| !is_own(shard)).collect();
-        others.sort_unstable();
-        others.dedup();
         let silent = |shard| Peer {
             shard,
             voted: None,
@@ -563,19 +562,24 @@ impl Participant {
             settled: false,
             behind: Vec::new(),
         };
+        let others = proposal.participants.iter().copied().filter(|shard| !is_own(shard));
+        let mut peers: Vec<_> = others.map(silent).collect();
+        peers.sort_unstable_by_key(|peer| peer.shard);
+        peers.dedup_by_key(|peer| peer.shard);
         let keys = match phase {
             Phase::Pending(at) => Keys::InLine(at),
             Phase::Executed(_) | Phase::Against(_) => Keys::Free,
         };
         let known = Distributed {
             keys,
-            peers: others.into_iter().map(silent).collect(),
+            peers,
             proposal,
             phase,
             proposed_until: end,
             outcome_until: end,
             let_go_until: None,
             said: None,
+            is_put_off: false,
             age: 0,
             asks: false,
         };

@@ -73,8 +73,10 @@ impl WorkList {
         self.0.remove(&(work, rpc));
     }
 
-    pub fn has(&self, work: Work, rpc: RpcId) -> bool {
-        self.0.contains(&(work, rpc))
+    /// The first that is to be looked at. (These come before all other work.)
+    pub fn next_look(&self) -> Option<RpcId> {
+        let &(work, rpc) = self.0.first()?;
+        (work == Work::Look).then_some(rpc)
     }
 
     pub fn first(&self, work: Work) -> Option<RpcId> {
@@ -95,6 +97,9 @@ impl WorkList {
 
     /// Who hears *never* of which transaction and body, when the log is durable up to there. By id.
     pub fn take_nevers(&mut self, durable: LogEnd) -> Vec<(RpcId, ShardId, u64)> {
+        if !matches!(self.0.last(), Some((Work::Never { .. }, _))) {
+            return Vec::new(); // they come after all other work
+        }
         let first = Work::Never { to: ShardId(0), body: 0, until: LogEnd::START };
         let is_sure = |(work, _): &(Work, RpcId)| matches!(work, Work::Never { until, .. } if *until <= durable);
         let sure = self.0.extract_if((first, RpcId::MIN).., is_sure);
@@ -143,6 +148,8 @@ pub(crate) struct Distributed {
     pub peers: Vec<Peer>,
     /// What was last said to all.
     pub said: Option<Said>,
+    /// Its next step has found no room: it waits in the work list.
+    pub is_put_off: bool,
     /// How often the others had time to speak since it is here ([`crate::Participant::ask_again`]).
     pub age: u32,
     /// The next word to all asks for an answer: a new primary knows nothing of what was said before.

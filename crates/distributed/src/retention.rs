@@ -89,16 +89,19 @@ impl Participant {
                 Keys::Fresh => self.fresh.remove(&known.proposal.footprint),
                 Keys::Free => {}
             }
-            for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
-            {
+            let ends = [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until];
+            for end in ends.into_iter().flatten().filter(|end| *end > self.durable) {
                 self.work.remove(Work::NotDurable(end), rpc);
+            }
+            if known.is_put_off {
+                self.work.remove(Work::PutOff, rpc);
             }
             self.forget_told_gates(&known, rpc);
             if let Phase::Executed(_) = known.phase {
                 self.open_told_gates(Behind { rpc, body: known.proposal.body }); // what is forgotten had settled
             }
         }
-        [Work::Look, Work::PutOff, Work::Forget].into_iter().for_each(|work| self.work.remove(work, rpc));
+        [Work::Look, Work::Forget].into_iter().for_each(|work| self.work.remove(work, rpc));
         if !planted::is_on(Bug::ForgottenUnsettled) {
             self.settle(rpc);
         }

@@ -127,11 +127,7 @@ impl Participant {
 
     /// The next thing to do, if there is one: to be asked until there is none. What was done makes more possible.
     pub fn next_step(&mut self) -> Option<Step> {
-        while let Some(rpc) = self.work.first(Work::Look) {
-            if self.work.has(Work::PutOff, rpc) {
-                self.work.remove(Work::Look, rpc);
-                continue; // it is looked at again when it is taken up
-            }
+        while let Some(rpc) = self.work.next_look() {
             if let Some(step) = self.step_of(rpc) {
                 return Some(step); // and it is looked at again
             }
@@ -148,6 +144,9 @@ impl Participant {
     fn step_of(&self, rpc: RpcId) -> Option<Step> {
         let known = self.transactions.get(&rpc)?;
         let Phase::Pending(_) = known.phase else { return None };
+        if known.is_put_off {
+            return None; // it is looked at again when it is taken up
+        }
         if let Some(why) = known.refused() {
             return Some(Step::End(rpc, why));
         }
@@ -175,31 +174,29 @@ impl Participant {
             self.transactions.get_mut(&rpc).expect("just seen").said = Some(said);
             return;
         }
-        let behind: Vec<_> = known.peers.iter().map(|peer| self.behind_for(known, peer.shard)).collect();
+        let behind: Vec<_> = known.peers.iter().map(|peer| (peer.shard, self.behind_for(known, peer.shard))).collect();
         let has_voted = known.said.is_some();
-        let is_news = |behind: &Vec<Behind>| match said {
+        let told_gate = matches!(known.phase, Phase::Executed(executed) if executed.told_gate);
+        let is_news = |behind: &[Behind]| match said {
             // That it is executed says nothing new to those that have this participant's vote, but for what it is behind.
             Said::Executed { recorded: false, settled: false, .. } => !has_voted || !behind.is_empty(),
             // Who knows what its gate waited for knows that it has opened. Whoever does not (a new primary, or one that has
             // missed a word) hears it soon, with the outcome's being recorded.
-            Said::Executed { recorded: false, settled: true, .. } => {
-                !matches!(known.phase, Phase::Executed(executed) if executed.told_gate)
-            }
+            Said::Executed { recorded: false, settled: true, .. } => !told_gate,
             Said::Executed { recorded: true, .. } | Said::Proposed(_) | Said::Against(_) | Said::Never => true,
         };
-        let hears: Vec<_> = behind.iter().map(is_news).collect();
-        if !hears.contains(&true) {
+        if !behind.iter().any(|(_, behind)| is_news(behind)) {
             return;
         }
         let known = self.transactions.get_mut(&rpc).expect("just seen");
         known.said = Some(said);
         if let Phase::Executed(executed) = &mut known.phase {
-            executed.told_gate |= executed.gate.is_some() && behind.iter().all(|behind| !behind.is_empty());
+            executed.told_gate |= executed.gate.is_some() && behind.iter().all(|(_, behind)| !behind.is_empty());
         }
         let (asks, body) = (std::mem::take(&mut known.asks), known.proposal.body);
-        for ((peer, behind), _) in known.peers.iter().zip(behind).zip(hears).filter(|(_, hears)| *hears) {
+        for (to, behind) in behind.into_iter().filter(|(_, behind)| is_news(behind)) {
             let participants = if asks { known.proposal.participants.clone() } else { Vec::new() };
-            self.words.push((peer.shard, Word { rpc, body, said, asks, participants, behind }));
+            self.words.push((to, Word { rpc, body, said, asks, participants, behind }));
         }
     }
 
