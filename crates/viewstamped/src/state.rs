@@ -1,0 +1,53 @@
+//! What the group replicates, and what its members remember of rounds.
+
+use kasha_types::Tick;
+
+/// The state that the group replicates. The same operations in the same order make the same state everywhere.
+pub trait State: Clone {
+    /// Whether the operation is possible. A member asks before it takes an operation: one bad operation must not stop all
+    /// members at each replay (R9.11).
+    ///
+    /// # Errors
+    /// Why it is not.
+    fn permits(&self, operation: &[u8]) -> Result<(), String>;
+
+    /// Applies an operation that is permitted.
+    fn apply(&mut self, operation: &[u8]);
+
+    /// A checksum of the state. Members compare theirs (R9.11).
+    fn digest(&self) -> u64;
+
+    /// The state as bytes.
+    fn snapshot(&self) -> Vec<u8>;
+
+    /// The state that these bytes are.
+    ///
+    /// # Errors
+    /// Why these bytes are none.
+    fn restore(bytes: &[u8]) -> Result<Self, String>;
+}
+
+/// What is no part of the log, and yet must not be forgotten when the leader changes: a clock, leases. Rounds carry it (R9.4).
+pub trait Memory {
+    /// A round of ours begins: what all are to remember.
+    fn ask(&mut self, now: Tick) -> Vec<u8>;
+
+    /// A round of the leader has come.
+    fn hear(&mut self, now: Tick, value: &[u8]);
+
+    /// The view changes: what is remembered, by our clock now.
+    fn recall(&self, now: Tick) -> Vec<u8>;
+}
+
+/// Nothing is remembered.
+impl Memory for () {
+    fn ask(&mut self, _: Tick) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn hear(&mut self, _: Tick, _: &[u8]) {}
+
+    fn recall(&self, _: Tick) -> Vec<u8> {
+        Vec::new()
+    }
+}

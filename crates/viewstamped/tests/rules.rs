@@ -1,0 +1,113 @@
+//! Single rules, each with the scenario that would break it.
+
+use std::time::Duration;
+
+use kasha_viewstamped::{Change, ChangeError, MemberId};
+
+use crate::world::{LEASE, World};
+
+fn led(seed: u64) -> (World, MemberId) {
+    let mut world = World::new(seed, &[1, 2, 3], &[4]);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE);
+    let leader = world.leader().expect("somebody leads");
+    (world, leader)
+}
+
+#[test]
+fn a_group_elects_commits_and_goes_on_without_its_leader() {
+    let (mut world, leader) = led(1);
+    let op = world.propose().expect("it leads");
+    world.run(LEASE);
+    assert!(world.ids().iter().take(3).all(|id| world.replica(id.0).committed_to() >= op));
+    world.kill(leader);
+    assert!(world.run_until(LEASE, |world| world.leader().is_some()), "R9.7: within a lease of a closed connection");
+    assert_eq!(world.judge.numbers(), [1]);
+}
+
+#[test]
+fn r9_2_a_leader_that_is_cut_off_answers_nothing_and_gives_up() {
+    let (mut world, leader) = led(2);
+    world.isolate(leader);
+    world.ask();
+    assert!(world.run_until(LEASE * 20, |world| world.leader().is_some_and(|other| other != leader)));
+    world.run(LEASE * 20);
+    assert!(!world.replica(leader.0).leads(), "R9.8: it gives up");
+    world.propose();
+    world.run(LEASE);
+    assert_eq!(world.judge.numbers(), [1]);
+}
+
+#[test]
+fn r9_8_a_member_that_does_not_hear_elects_nobody() {
+    let (mut world, leader) = led(3);
+    let other = world.ids().into_iter().find(|id| *id != leader && id.0 < 4).expect("three members");
+    for id in world.ids() {
+        world.cut(id, other); // it sends, and hears nobody
+    }
+    let elections = world.judge.elections();
+    world.run(LEASE * 40);
+    assert_eq!(world.judge.elections(), elections);
+    assert_eq!(world.leader(), Some(leader));
+}
+
+#[test]
+fn r9_10_a_leader_commits_without_its_own_disk() {
+    let (mut world, leader) = led(4);
+    world.stall_disk(leader, LEASE * 100);
+    let op = world.propose().expect("it leads");
+    world.run(LEASE);
+    assert!(world.replica(leader.0).committed_to() >= op);
+}
+
+#[test]
+fn r9_10_a_leader_whose_followers_do_not_write_gives_up_after_its_patience() {
+    let (mut world, leader) = led(5);
+    let others: Vec<_> = world.ids().into_iter().filter(|id| *id != leader && id.0 < 4).collect();
+    others.iter().for_each(|id| world.stall_disk(*id, LEASE * 12));
+    world.propose();
+    world.run(Duration::from_secs(3));
+    assert_eq!(world.leader(), Some(leader), "rounds complete");
+    world.run(Duration::from_secs(2));
+    assert_ne!(world.leader(), Some(leader));
+}
+
+#[test]
+fn r9_6_a_newcomer_counts_when_it_has_caught_up() {
+    let (mut world, leader) = led(6);
+    world.propose();
+    world.run(LEASE);
+    let newcomer = MemberId(4);
+    let now = world.now;
+    let change = Change::Add(newcomer);
+    let early = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+    assert_eq!(early, Some(Err(ChangeError::Learning(newcomer))));
+    world.with(leader, |replica, _| replica.teach(newcomer));
+    world.run(LEASE);
+    let now = world.now;
+    let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+    assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+    let twice = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &Change::Remove(newcomer)));
+    assert_eq!(twice, Some(Err(ChangeError::TooEarly)), "one at a time");
+    world.run(LEASE);
+    assert_eq!(world.replica(4).lists().members.len(), 4);
+}
+
+#[test]
+fn r9_11_whoever_differs_from_a_quorum_stops() {
+    let (mut world, leader) = led(7);
+    world.propose();
+    world.run(LEASE);
+    let others: Vec<_> = world.ids().into_iter().filter(|id| *id != leader && id.0 < 4).collect();
+    world.damage(others[0]);
+    world.run(LEASE);
+    assert_eq!(world.stopped.keys().copied().collect::<Vec<_>>(), [others[0]]);
+
+    let (mut world, leader) = led(8);
+    world.propose();
+    world.run(LEASE);
+    world.replica(leader.0).committed().is_damaged.set(true);
+    world.propose();
+    world.run(LEASE);
+    assert_eq!(world.stopped.keys().copied().collect::<Vec<_>>(), [leader], "the minority stops, also if it leads");
+}
