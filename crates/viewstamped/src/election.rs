@@ -207,12 +207,16 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// The quorum is here: what it remembers, its log, and that this member leads.
     fn lead(&mut self, now: Tick, committed: OpNumber) {
-        let Role::Elects(election) = std::mem::replace(&mut self.role, Role::Follows) else { unreachable!("it elects") };
+        let Role::Elects(election) = std::mem::replace(&mut self.role, Role::Follows) else {
+            unreachable!("it elects")
+        };
         let greatest = election.greatest(self.me).expect("this member has voted").0;
         let view = self.view;
         let taken = match election.fetched {
             Some((log_view, piece)) if (log_view, piece.end()) == greatest => self.take_log(view, &piece, committed),
-            Some(_) | None => self.take_log(view, &Piece { base: Base::Behind(self.log.end()), entries: Vec::new() }, committed),
+            Some(_) | None => {
+                self.take_log(view, &Piece { base: Base::Behind(self.log.end()), entries: Vec::new() }, committed)
+            }
         };
         if let Err(trouble) = taken {
             return self.stop(trouble);

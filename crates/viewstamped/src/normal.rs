@@ -134,7 +134,7 @@ impl<S: State, M: Memory> Replica<S, M> {
     /// Tells the leader what is on this disk of its log.
     pub(crate) fn tell_prepared(&mut self) {
         let (view, end) = (self.view, self.durable.end);
-        if self.durable.log_view == view && view.leader != self.me {
+        if self.durable.log_view == view && view.leader != self.me && view != View::NONE {
             self.send(view.leader, Message::Prepared { view, end });
         }
     }

@@ -49,7 +49,8 @@ impl<S: State, M: Memory> Replica<S, M> {
         let wish = self.wish.as_mut().expect("just made");
         wish.again_at = again_at;
         let view = wish.view;
-        let heard: Vec<_> = self.heard.keys().copied().filter(|&member| self.heard_within(now, member, self.options.lease)).collect();
+        let heard: Vec<_> =
+            self.heard.keys().copied().filter(|&member| self.heard_within(now, member, self.options.lease)).collect();
         for to in self.others() {
             self.send(to, Message::Wish { view, heard: heard.clone() });
         }

@@ -190,11 +190,7 @@ impl World {
     }
 
     /// Calls a member that is up, and does what it wants.
-    pub fn with<T>(
-        &mut self,
-        id: MemberId,
-        call: impl FnOnce(&mut Replica<Sums, Clock>, Duration) -> T,
-    ) -> Option<T> {
+    pub fn with<T>(&mut self, id: MemberId, call: impl FnOnce(&mut Replica<Sums, Clock>, Duration) -> T) -> Option<T> {
         let member = self.members.get_mut(&id).expect("it is one");
         let ahead = member.ahead;
         let result = member.replica.as_mut().map(|replica| call(replica, ahead));
@@ -226,7 +222,8 @@ impl World {
         }
         let asked = *self.rng.pick(&leaders);
         let (now, told, time) = (self.now, self.judge.told(), self.judge.time());
-        let asks = |replica: &mut Replica<Sums, Clock>, ahead| Some((replica.view(), replica.question(now.after(ahead))?));
+        let asks =
+            |replica: &mut Replica<Sums, Clock>, ahead| Some((replica.view(), replica.question(now.after(ahead))?));
         if let Some(Some((view, round))) = self.with(asked, asks) {
             self.questions.push(Question { asked, view, round, told, time });
         }
@@ -316,9 +313,7 @@ impl World {
     }
 
     fn post(&mut self, from: MemberId, to: MemberId, message: Message) {
-        if !self.members.contains_key(&to) {
-            return;
-        }
+        assert!(self.members.contains_key(&to), "{from} knows of {to}, who does not exist");
         let copies = match self.rng.below(1000) {
             draw if draw < self.faults.lost => 0,
             draw if draw < 2 * self.faults.lost => 2,

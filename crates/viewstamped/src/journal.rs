@@ -1,0 +1,312 @@
+//! The disk of a member (R9.5): two files, of which one is written while the other one is zeroed.
+//!
+//! ```text
+//! header   8 magic "KASHAVSR" · 8 group · 8 member · 8 lap · 8 boot (0: unknown) · 4 CRC32C of the 40 bytes before
+//! record   4 length of the payload · 4 CRC32C of lap and payload · 4 chain · 8 fsynced up to · 4 CRC32C of the 20 bytes before · payload · 1 end mark
+//! ```
+//!
+//! A record continues the *chain* of its predecessor: the CRC32C of the predecessor's chain and its own checksum. The first continues the header's.
+//! A new lap begins with [`Record::Whole`], in the other file, when a file is long, when a log is cut, and at each start. So the log view
+//! and its log are one write, and no record of a former lap or of a log that was cut counts again. The file is zeroed before, and the header of the
+//! lap before is zeroed after, each with an fsync. Files keep their size, so that an fsync waits for no journal of the file system.
+//!
+//! **Damaged is not missing.** What a crash leaves at the end of a file is dropped: it was never fsynced, so nobody was told. In the
+//! boot that wrote the file nothing but a kill in the middle of a write can have happened, and that leaves zeros at the end of the record. Anything
+//! else is damage. In another boot a bad record is damage if a record behind it says that it was fsynced.
+
+use std::fmt;
+
+use kasha_types::{crc32c, crc32c_append};
+
+use crate::MemberId;
+use crate::codec::Codec;
+use crate::output::{Record, Stored};
+
+const MAGIC: [u8; 8] = *b"KASHAVSR";
+const HEADER_BYTES: usize = 44;
+const HEAD_BYTES: usize = 24;
+/// The last byte of a record. A write that was cut short has a zero there.
+const END_MARK: u8 = 0xE5;
+/// See [`Owner::file_bytes`].
+pub const FILE_BYTES: usize = 4 * 1024 * 1024;
+
+/// One of the two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// That of the even laps.
+    Even,
+    /// That of the odd laps.
+    Odd,
+}
+
+impl File {
+    const BOTH: [Self; 2] = [Self::Even, Self::Odd];
+
+    fn of(lap: u64) -> Self {
+        if lap.is_multiple_of(2) { Self::Even } else { Self::Odd }
+    }
+}
+
+/// What is to be done with the files, in this order. A record is durable when the last step for it is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write this.
+    Write {
+        /// To which file.
+        file: File,
+        /// Where.
+        offset: u64,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Everything before this reaches the platter before anything behind it.
+    Sync,
+}
+
+/// Whose files these are, and in which boot of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The group.
+    pub group: u64,
+    /// The member.
+    pub member: MemberId,
+    /// The boot of the machine; 0: the machine does not tell.
+    pub boot: u64,
+    /// How long a file is from the beginning: [`FILE_BYTES`] is enough. A new lap begins when that is used up.
+    pub file_bytes: usize,
+}
+
+/// Why the files cannot be used. Such a member neither votes nor counts as one that lacks anything, until its files are repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The files are another group's or another member's.
+    Others(File),
+    /// A byte that was once fsynced is another one.
+    Bytes {
+        /// Which file.
+        file: File,
+        /// Where.
+        offset: u64,
+        /// What is there.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Others(file) => write!(f, "the {file:?} file is of another group or member"),
+            Self::Bytes { file, offset, what } => write!(f, "the {file:?} file is damaged at byte {offset}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Damage {}
+
+/// Writes the files of a member.
+#[derive(Debug)]
+pub struct Journal {
+    owner: Owner,
+    lap: u64,
+    /// Where the next record begins.
+    end: usize,
+    fsynced: usize,
+    chain: u32,
+    /// What may be in each file, zeros not counted.
+    used: [usize; 2],
+}
+
+/// Reads both files, which may be missing. `None`: nothing was ever fsynced there.
+///
+/// # Errors
+/// If they are damaged, or somebody else's.
+pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Journal), Damage> {
+    let files = [even, odd];
+    let used = files.map(|bytes| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+    let mut laps = Vec::new();
+    for (file, bytes) in File::BOTH.into_iter().zip(files) {
+        if let Some(header) = Header::read(file, bytes, owner)? {
+            laps.push((header.lap, header, file, bytes));
+        }
+    }
+    laps.sort_by_key(|(lap, ..)| std::cmp::Reverse(*lap));
+    let begun = laps.first().map_or(0, |(lap, ..)| *lap);
+    let mut journal = Journal { owner, lap: 0, end: 0, fsynced: 0, chain: 0, used };
+    for (lap, header, file, bytes) in laps {
+        if let Some(stored) = header.records(file, bytes, owner.boot)? {
+            journal.lap = lap; // the next one is in the other file, where a lap may have been cut short
+            return Ok((Some(stored), journal));
+        }
+    }
+    // Only the first lap has none before it. Before it was durable nobody was told anything.
+    let is_first = begun == 1 || used[File::Odd as usize] <= HEADER_BYTES;
+    match is_first && used[File::Even as usize] == 0 {
+        true => Ok((None, journal)),
+        false => Err(Damage::Bytes { file: File::of(begun), offset: 0, what: "no file begins with a whole record" }),
+    }
+}
+
+impl Journal {
+    /// Whether a new lap should begin.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.end >= self.owner.file_bytes
+    }
+
+    /// The steps that write a record. The first record of a process is [`Record::Whole`].
+    pub fn write(&mut self, record: &Record) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if let Record::Whole(_) = record {
+            self.begin_lap(&mut steps);
+        }
+        assert!(self.end > 0, "R9.5: a process begins a lap of its own");
+        let file = File::of(self.lap);
+        let (bytes, chain) = self.encode(record);
+        self.fsynced = self.end;
+        let offset = self.end as u64;
+        self.end += bytes.len();
+        self.chain = chain;
+        self.used[file as usize] = self.used[file as usize].max(self.end);
+        match steps.last_mut() {
+            // The header and its record are one write.
+            Some(Step::Write { bytes: header, .. }) => header.extend_from_slice(&bytes),
+            Some(Step::Sync) | None => steps.push(Step::Write { file, offset, bytes }),
+        }
+        steps.push(Step::Sync);
+        if let Record::Whole(_) = record {
+            // If this lap rots, the lap before it must not pass for the last one.
+            let before = File::of(self.lap + 1);
+            steps.extend([Step::Write { file: before, offset: 0, bytes: vec![0; HEADER_BYTES] }, Step::Sync]);
+        }
+        steps
+    }
+
+    fn begin_lap(&mut self, steps: &mut Vec<Step>) {
+        self.lap += 1;
+        let file = File::of(self.lap);
+        // What stands here is of the lap before the last one: the last one is durable, or this is the first record of a process.
+        let zeros = self.owner.file_bytes.max(self.used[file as usize]);
+        steps.push(Step::Write { file, offset: 0, bytes: vec![0; zeros] });
+        steps.push(Step::Sync);
+        let header = Header { lap: self.lap, boot: self.owner.boot }.encode(self.owner);
+        self.chain = crc32c(&header);
+        (self.end, self.fsynced) = (header.len(), 0);
+        self.used[file as usize] = 0;
+        steps.push(Step::Write { file, offset: 0, bytes: header });
+    }
+
+    fn encode(&self, record: &Record) -> (Vec<u8>, u32) {
+        let mut payload = Vec::new();
+        record.put(&mut payload);
+        let crc = checksum(self.lap, &payload);
+        let chain = crc32c_append(self.chain, &crc.to_le_bytes());
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len() + 1);
+        bytes.extend_from_slice(&u32::try_from(payload.len()).expect("a record is below 4 GiB").to_le_bytes());
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes.extend_from_slice(&chain.to_le_bytes());
+        bytes.extend_from_slice(&(self.end as u64).to_le_bytes());
+        let head = crc32c(&bytes);
+        bytes.extend_from_slice(&head.to_le_bytes());
+        bytes.append(&mut payload);
+        bytes.push(END_MARK);
+        (bytes, chain)
+    }
+}
+
+fn checksum(lap: u64, payload: &[u8]) -> u32 {
+    crc32c_append(crc32c(&lap.to_le_bytes()), payload)
+}
+
+struct Header {
+    lap: u64,
+    boot: u64,
+}
+
+/// What stands before the payload of a record.
+struct Head {
+    crc: u32,
+    chain: u32,
+    fsynced: u64,
+    /// Where the payload ends, and the end mark stands.
+    end: usize,
+}
+
+impl Header {
+    fn encode(&self, owner: Owner) -> Vec<u8> {
+        let mut header = MAGIC.to_vec();
+        [owner.group, owner.member.0, self.lap, self.boot].iter().for_each(|number| number.put(&mut header));
+        let crc = crc32c(&header);
+        header.extend_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    /// `None`: a file that is empty, is being zeroed, or whose first write was cut short. If it is rotten, no other file has a lap.
+    fn read(file: File, bytes: &[u8], owner: Owner) -> Result<Option<Self>, Damage> {
+        let Some(header) = bytes.get(..HEADER_BYTES) else { return Ok(None) };
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
+        if header[..8] != MAGIC || crc32c(&header[..40]).to_le_bytes() != header[40..] {
+            return Ok(None);
+        }
+        if (word(8), word(16)) != (owner.group, owner.member.0) {
+            return Err(Damage::Others(file));
+        }
+        let header = Self { lap: word(24), boot: word(32) };
+        match File::of(header.lap) == file {
+            true => Ok(Some(header)),
+            false => Err(Damage::Bytes { file, offset: 0, what: "the other file's bytes" }),
+        }
+    }
+
+    /// The head of the record that begins there, if it is whole.
+    fn head(bytes: &[u8], at: usize) -> Option<Head> {
+        let head = bytes.get(at..at.checked_add(HEAD_BYTES)?)?;
+        let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let fsynced = u64::from_le_bytes(head[12..20].try_into().expect("eight bytes"));
+        let end = (at + HEAD_BYTES).checked_add(usize::try_from(word(0)).ok()?)?;
+        let is_whole = word(0) > 0 && crc32c(&head[..20]) == word(20);
+        is_whole.then_some(Head { crc: word(4), chain: word(8), fsynced, end })
+    }
+
+    /// The record that begins there, if it is whole; perhaps not of this chain.
+    fn record<'a>(&self, bytes: &'a [u8], at: usize) -> Option<(Head, &'a [u8])> {
+        let head = Self::head(bytes, at)?;
+        let payload = bytes.get(at + HEAD_BYTES..head.end)?;
+        (checksum(self.lap, payload) == head.crc).then_some((head, payload))
+    }
+
+    /// What the records of this file come to. `None`: not even the first was ever whole.
+    fn records(&self, file: File, bytes: &[u8], boot: u64) -> Result<Option<Stored>, Damage> {
+        let damaged = |offset: usize, what| Damage::Bytes { file, offset: offset as u64, what };
+        let (mut at, mut chain) = (HEADER_BYTES, crc32c(&bytes[..HEADER_BYTES]));
+        let mut stored: Option<Stored> = None;
+        while let Some((head, payload)) = self.record(bytes, at) {
+            chain = crc32c_append(chain, &head.crc.to_le_bytes());
+            if head.chain != chain {
+                return Err(damaged(at, "a record that does not follow its predecessor"));
+            }
+            let record = Record::decode(payload).map_err(|malformed| damaged(at, malformed.0))?;
+            stored = match (stored, record) {
+                (None, Record::Whole(stored)) => Some(stored),
+                (Some(stored), record) => Some(stored.after(record).map_err(|why| damaged(at, why))?),
+                (None, _) => return Err(damaged(at, "a lap that does not begin with a whole log")),
+            };
+            at = head.end + 1;
+        }
+        if !self.may_end_at(bytes, at, boot) {
+            return Err(damaged(at, "a bad record that was on the platter once"));
+        }
+        Ok(stored)
+    }
+
+    /// Whether what stands there may be what a crash has left.
+    fn may_end_at(&self, bytes: &[u8], at: usize, boot: u64) -> bool {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let Some(last) = rest.iter().rposition(|byte| *byte != 0) else { return true };
+        if self.boot != 0 && self.boot == boot {
+            // A kill in the middle of a write: the record begins, and its end is zeros.
+            return last < HEAD_BYTES || Self::head(bytes, at).is_some_and(|head| at + last < head.end);
+        }
+        let is_behind = |from: usize| self.record(bytes, from).is_some_and(|(head, _)| head.fsynced > at as u64);
+        !(at + 1..=at + last).any(is_behind)
+    }
+}
