@@ -12,6 +12,7 @@
 //! | `distributed` | (c) transactions over many shards: votes, locks, gates, settlement, crashes |
 //! | `cleaner` | (d) replay of a log that a cleaner has copied about and freed segments of |
 //! | `recovery` | (e) which log needs a witness, and that a shard with all its members waits for none |
+//! | `group` | (f) the coordinator as a group: view changes, rounds, leases, ClusterTime, changes of members |
 
 // This is a tool, and it measures how long its searches take.
 #![allow(clippy::disallowed_methods)]
@@ -21,6 +22,7 @@ mod cleaner;
 #[cfg(test)]
 mod conformance;
 mod distributed;
+mod group;
 mod recovery;
 mod replicas;
 pub mod report;
@@ -54,6 +56,8 @@ pub enum Which {
     D,
     /// Recovery without a witness.
     E,
+    /// The coordinator as a group.
+    F,
 }
 
 /// How far to search.

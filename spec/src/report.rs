@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use crate::check::{Found, Trace, search};
 use crate::cleaner::{self, Cleaner};
 use crate::distributed::{self, Distributed};
+use crate::group::{self, Group};
 use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
 use crate::updates::{self, Thrift, Updates};
@@ -178,6 +179,15 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
+    for bounds in group::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::F, bounds.name)) {
+        if bounds.is_small || is_large || named(bounds.name) {
+            let model = Group { bounds, off: None, names_matter: false };
+            searches.push(Box::new(move || {
+                let found = told(search(model.clone(), threads), || search(Group { names_matter: true, ..model }, 1));
+                Whole { model: "f", name: bounds.name, about: bounds.about, found }
+            }));
+        }
+    }
     searches
 }
 
@@ -218,6 +228,12 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
         if is_chosen(choice, Which::E, broken.name) {
             let model = Recovery { bounds, off: Some(*rule) };
             searches.push(("e", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
+        }
+    }
+    for (rule, broken, bounds) in group::rules::SWITCHES {
+        if is_chosen(choice, Which::F, broken.name) {
+            let model = Group { bounds, off: Some(*rule), names_matter: true };
+            searches.push(("f", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     searches
