@@ -145,7 +145,6 @@ impl Group {
             acked[usize::from(node)] = this.end();
             let (round, question) = (None, None);
             this.lead = Some(Box::new(Lead { acked, committed: 0, round, question, ..*lead }));
-            self.send(state, node);
         }
         end_wishes(state, node);
     }
