@@ -13,6 +13,7 @@
 //! | `cleaner` | (d) replay of a log that a cleaner has copied about and freed segments of |
 //! | `recovery` | (e) which log needs a witness, and that a shard with all its members waits for none |
 //! | `group` | (f) the coordinator as a group: view changes, rounds, leases, ClusterTime, changes of members |
+//! | `group_disk` | (g) the disk of a member of the group: torn records, old laps, cuts, damage |
 
 // This is a tool, and it measures how long its searches take.
 #![allow(clippy::disallowed_methods)]
@@ -23,6 +24,7 @@ mod cleaner;
 mod conformance;
 mod distributed;
 mod group;
+mod group_disk;
 mod recovery;
 mod replicas;
 pub mod report;
@@ -58,6 +60,8 @@ pub enum Which {
     E,
     /// The coordinator as a group.
     F,
+    /// The disk of a member of the group.
+    G,
 }
 
 /// How far to search.

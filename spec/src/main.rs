@@ -1,4 +1,4 @@
-//! `cargo xtask models [--only a|b|c|d|e|f] [--bounds small|large] [NAME]`: see `spec/README.md`.
+//! `cargo xtask models [--only a|b|c|d|e|f|g] [--bounds small|large] [NAME]`: see `spec/README.md`.
 
 use std::process::ExitCode;
 

@@ -16,6 +16,7 @@ use crate::check::{Found, Trace, search};
 use crate::cleaner::{self, Cleaner};
 use crate::distributed::{self, Distributed};
 use crate::group::{self, Group};
+use crate::group_disk::{self, GroupDisk};
 use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
 use crate::updates::{self, Thrift, Updates};
@@ -179,12 +180,30 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
+    searches.extend(group_searches(choice));
+    searches
+}
+
+/// The models of the coordinator as a group.
+fn group_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
+    let (threads, is_large) = (choice.threads, choice.bounds == BoundsChoice::Large);
+    let mut searches: Vec<Box<dyn FnOnce() -> Whole>> = Vec::new();
+    let named = |name: &str| choice.name.as_deref() == Some(name);
     for bounds in group::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::F, bounds.name)) {
         if bounds.is_small || is_large || named(bounds.name) {
             let model = Group { bounds, off: None, names_matter: false };
             searches.push(Box::new(move || {
                 let found = told(search(model.clone(), threads), || search(Group { names_matter: true, ..model }, 1));
                 Whole { model: "f", name: bounds.name, about: bounds.about, found }
+            }));
+        }
+    }
+    for bounds in group_disk::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::G, bounds.name)) {
+        if bounds.is_small || is_large || named(bounds.name) {
+            let model = GroupDisk { bounds, off: None };
+            searches.push(Box::new(move || {
+                let found = search(model, threads);
+                Whole { model: "g", name: bounds.name, about: bounds.about, found }
             }));
         }
     }
@@ -234,6 +253,12 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
         if is_chosen(choice, Which::F, broken.name) {
             let model = Group { bounds, off: Some(*rule), names_matter: true };
             searches.push(("f", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
+        }
+    }
+    for (rule, broken, bounds) in group_disk::rules::SWITCHES {
+        if is_chosen(choice, Which::G, broken.name) {
+            let model = GroupDisk { bounds, off: Some(*rule) };
+            searches.push(("g", broken, bounds.name, Box::new(move || search(model.clone(), 1))));
         }
     }
     searches
