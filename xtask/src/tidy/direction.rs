@@ -23,6 +23,7 @@ const TABLE: &[(&str, Allowed)] = &[
     ("replication", Only(&["types", "machine", "wire", "log"])),
     ("store", Only(&["types", "wire", "log", "reference"])),
     ("coordinator", Only(&["types", "machine", "wire"])),
+    ("viewstamped", Only(&["types", "machine"])),
     (
         "node",
         Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "distributed"]),
