@@ -47,13 +47,13 @@ pub struct Group {
 /// first is the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// viewstamped `change::wish`: in memory.
+    /// viewstamped `wishes::wish_for_next`: in memory.
     Wish(NodeIx, ViewIx),
-    /// viewstamped `change::enter`: the view is on disk, and the log is reported to its leader.
+    /// viewstamped `election::enter`: the view is on disk, and the log is reported to its leader.
     Enter(NodeIx, ViewIx),
-    /// viewstamped `change::merge`, coordinator `Lead::begin`: from the reports of these members.
+    /// viewstamped `election::decide_election`, coordinator `Lead::begin`: from the reports of these members.
     Merge(NodeIx, u8),
-    /// viewstamped `change::on_new_view`.
+    /// viewstamped `election::take_log`.
     OnNewView(NodeIx, ViewIx),
     /// viewstamped `normal::append`.
     Append(NodeIx),
@@ -61,17 +61,17 @@ pub enum Action {
     Write(NodeIx),
     /// viewstamped `normal::on_prepare`, and its acknowledgement.
     OnPrepare(NodeIx, ViewIx),
-    /// viewstamped `normal::commit`, coordinator `Ledger::commit`: what is committed is told.
+    /// viewstamped `normal::advance`, coordinator `Ledger::commit`: what is committed is told.
     Commit(NodeIx),
-    /// viewstamped `members::change`: the change of this number.
+    /// viewstamped `change::change`: the change of this number.
     Change(NodeIx, u8),
     /// A question comes to a leader, and waits for no round of its own. Only without R9.2.
     Ask(NodeIx),
-    /// A question comes to a leader, and viewstamped `rounds::begin`, with this time.
+    /// A question comes to a leader, and viewstamped `rounds::begin_round`, with this time.
     BeginRound(NodeIx, u8),
     /// viewstamped `rounds::on_round`, and its confirmation.
     OnRound(NodeIx, NodeIx),
-    /// viewstamped `rounds::answer`.
+    /// viewstamped `rounds::is_confirmed`.
     Answer(NodeIx),
     /// coordinator `NodeLeases::judge`.
     DeclareLost(NodeIx),

@@ -51,7 +51,7 @@ pub enum Write {
     NextFile,
 }
 
-/// What may happen next. All but the faults will be done by coordinator `storage`.
+/// What may happen next. All but the faults are viewstamped `journal`'s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// A write to the page cache.

@@ -38,22 +38,22 @@ const fn broken(name: &'static str, what: &'static str, code: &'static str) -> B
 pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
     (
         Rule::AcknowledgedFromDisk,
-        broken("file_not_synced", "a member acknowledges what is in its page cache", "coordinator storage"),
+        broken("file_not_synced", "a member acknowledges what is in its page cache", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::LogViewWithLog,
-        broken("log_view_before_its_log", "a log view is on disk before the log that it names", "coordinator storage"),
+        broken("log_view_before_its_log", "a log view is on disk before the log that it names", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::ChainContinued,
-        broken("old_lap_read", "a record's checksum is about that record only", "coordinator storage"),
+        broken("old_lap_read", "a record's checksum is about that record only", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::ZeroedBeforeLap,
-        broken("lap_not_zeroed", "a file keeps its records when its next lap begins", "coordinator storage"),
+        broken("lap_not_zeroed", "a file keeps its records when its next lap begins", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
@@ -61,38 +61,38 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
         broken(
             "torn_end_kept",
             "what a loss of power left behind the last good record stays there",
-            "coordinator storage",
+            "viewstamped journal",
         ),
         &bounds::CRASHES,
     ),
     (
         Rule::CutBeginsFile,
-        broken("cut_in_place", "the log of a new view overwrites what it cuts", "coordinator storage"),
+        broken("cut_in_place", "the log of a new view overwrites what it cuts", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::ViewCarried,
-        broken("view_cut", "a new file lacks the view that was entered", "coordinator storage"),
+        broken("view_cut", "a new file lacks the view that was entered", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::OldFileStays,
-        broken("old_file_zeroed_early", "a file is zeroed before the next one is on the disk", "coordinator storage"),
+        broken("old_file_zeroed_early", "a file is zeroed before the next one is on the disk", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::WholeRecords,
-        broken("torn_record_counts", "a record counts when its first page is there", "coordinator storage"),
+        broken("torn_record_counts", "a record counts when its first page is there", "viewstamped journal"),
         &bounds::CRASHES,
     ),
     (
         Rule::DamageIsNotMissing,
-        broken("damage_taken_for_missing", "a bad last record counts as never written", "coordinator storage"),
+        broken("damage_taken_for_missing", "a bad last record counts as never written", "viewstamped journal"),
         &bounds::ROT,
     ),
     (
         Rule::ZerosAreATornEnd,
-        broken("torn_end_taken_for_damage", "a record that a kill cut off counts as damage", "coordinator storage"),
+        broken("torn_end_taken_for_damage", "a record that a kill cut off counts as damage", "viewstamped journal"),
         &bounds::CRASHES,
     ),
 ];

@@ -50,6 +50,7 @@ pub(super) const PROTOCOLS: &[&str] = &[
     "replication",
     "store",
     "coordinator",
+    "viewstamped",
     "node",
     "gateway",
 ];
