@@ -1,10 +1,10 @@
 //! The effect of each action on a state, with the rules that are switched on.
 
+use crate::group_disk::load::apply;
 use crate::group_disk::next::dirty;
 use crate::group_disk::rules::Rule;
 use crate::group_disk::state::{Content, FILES, Kind, PAGES, Page, Record, SLOTS, State};
 use crate::group_disk::{Action, GroupDisk, Write};
-use crate::group_disk::load::apply;
 
 impl GroupDisk {
     /// Applies an action to a state.
