@@ -81,6 +81,11 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
         let lists = self.lists().after(change).filter(|lists| lists.members.len() <= MEMBERS_MAX);
         let lists = lists.ok_or(ChangeError::Impossible)?;
+        if let Change::Remove(member) = change
+            && let Role::Leads(lead) = &mut self.role
+        {
+            lead.progress.remove(member); // else those that left would keep out newcomers
+        }
         let op = self.append(now, Entry::Lists(lists));
         self.flush();
         Ok(op)

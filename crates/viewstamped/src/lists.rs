@@ -68,7 +68,7 @@ impl Lists {
     }
 
     /// The change to this list is committed.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.grown_from = None;
     }
 }

@@ -101,7 +101,7 @@ impl Log {
         self.entries.get(usize::try_from(op.0.checked_sub(self.base.0 + 1)?).ok()?)
     }
 
-    /// The list that is in force at the end, and where it was made. `settled`: what is committed.
+    /// The list that is in force at the end. `committed`: what is known to be committed.
     pub fn lists(&self, committed: OpNumber) -> Lists {
         self.lists_at(self.end(), committed)
     }

@@ -232,7 +232,7 @@ impl<S: State, M: Memory> Replica<S, M> {
                 self.on_vote(now, from, landmark, committed, memory);
             }
             Message::Newer { view } => self.on_newer(now, from, view),
-            Message::GetLog { view, behind } => self.on_get_log(now, from, view, behind),
+            Message::GetLog { view, behind } => self.on_get_log(from, view, behind),
             Message::Log { view, log_view, piece, committed } => {
                 self.on_log(now, from, view, log_view, piece, committed);
             }
@@ -378,7 +378,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
     }
 
-    /// How long somebody was silent, if it was heard.
+    /// Whether somebody was heard, and not longer ago than this.
     pub(crate) fn heard_within(&self, now: Tick, member: MemberId, time: Duration) -> bool {
         self.heard.get(&member).is_some_and(|&then| now.since(then) <= time)
     }

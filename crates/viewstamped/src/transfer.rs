@@ -39,7 +39,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
     }
 
-    pub(crate) fn on_get_log(&mut self, _now: Tick, from: MemberId, view: View, behind: OpNumber) {
+    pub(crate) fn on_get_log(&mut self, from: MemberId, view: View, behind: OpNumber) {
         // The leader of the view that this member has entered wants its log, or a member wants this leader's.
         let is_voter = view == self.view && view.leader == from && self.log_view < view && self.durable.view == view;
         let is_leader = view == self.view && self.leads();

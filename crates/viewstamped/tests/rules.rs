@@ -111,3 +111,24 @@ fn r9_11_whoever_differs_from_a_quorum_stops() {
     world.run(LEASE);
     assert_eq!(world.stopped.keys().copied().collect::<Vec<_>>(), [leader], "the minority stops, also if it leads");
 }
+
+#[test]
+fn whoever_left_does_not_keep_out_newcomers() {
+    let newcomers: Vec<u64> = (4..16).collect();
+    let mut world = World::new(9, &[1, 2, 3], &newcomers);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE);
+    let leader = world.leader().expect("somebody leads");
+    let mut leaves = (1..=3).map(MemberId).find(|id| *id != leader).expect("three members");
+    for newcomer in newcomers.into_iter().map(MemberId) {
+        world.with(leader, |replica, _| replica.teach(newcomer));
+        world.run(LEASE);
+        for change in [Change::Add(newcomer), Change::Remove(leaves)] {
+            let now = world.now;
+            let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+            assert!(matches!(taken, Some(Ok(_))), "{change:?}: {taken:?}");
+            world.run(LEASE);
+        }
+        leaves = newcomer;
+    }
+}
