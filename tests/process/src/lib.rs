@@ -2,7 +2,7 @@
 //!
 //! `process` runs the binary and reads its output. `cluster` is three servers, each configured in another way. `apart`
 //! is a cluster of any size with a coordinator of its own. `load` is a client that keeps account of what it was told;
-//! `session` is one that waits for nobody else. `place` has folders and ports. `campaign` draws faults from a seed, and
+//! `session` is one that waits for nobody else. `greeting` is a client's first frame. `place` has folders and ports. `campaign` draws faults from a seed, and
 //! has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and gives
 //! up after [`PATIENCE`], which only a hang reaches.
 // The tests are about processes, clocks and sleeps.
@@ -11,6 +11,7 @@
 pub mod apart;
 pub mod campaign;
 pub mod cluster;
+pub mod greeting;
 pub mod load;
 pub mod place;
 pub mod process;

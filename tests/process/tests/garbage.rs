@@ -9,6 +9,7 @@ use std::time::Duration;
 use kasha_machine::Rng;
 use kasha_process_tests::PATIENCE;
 use kasha_process_tests::cluster::{Cluster, NODES};
+use kasha_process_tests::greeting::hello;
 use kasha_process_tests::place::local;
 use kasha_types::{ClusterId, ConfigVersion, Incarnation};
 use kasha_wire::{
@@ -21,19 +22,6 @@ fn dial(port: u16) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
     stream
-}
-
-fn hello() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    message::Hello {
-        versions: WireVersions::OURS,
-        cluster: ClusterId(0),
-        from: None,
-        incarnation: Incarnation(0),
-        to: None,
-    }
-    .encode(&mut bytes);
-    bytes
 }
 
 /// All messages that arrive until the other side closes. What looks like a request may be refused in a frame of its own kind.

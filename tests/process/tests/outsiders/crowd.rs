@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 
 use kasha_client::{Client, ClientOptions};
+use kasha_process_tests::greeting::hello;
 use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, cli_says, command};
 use kasha_process_tests::wait_for;
@@ -120,17 +121,7 @@ fn a_program_with_five_thousand_connections_does_no_harm() {
     let (mut process, _folder, port) = start("five-thousand");
     let target = local(port + 1);
     let mut greeted = Vec::new();
-    let mut hello = Vec::new();
-    kasha_wire::Message::encode(
-        &kasha_wire::message::Hello {
-            versions: kasha_wire::WireVersions::OURS,
-            cluster: kasha_types::ClusterId(0),
-            from: None,
-            incarnation: kasha_types::Incarnation(0),
-            to: None,
-        },
-        &mut hello,
-    );
+    let hello = hello();
     let mut refused = Vec::new();
     for _ in 0..5000 {
         let Ok(mut stream) = TcpStream::connect(target) else { continue };
