@@ -2,7 +2,7 @@
 //!
 //! Cargo builds a crate again for each profile, and for each set of features that the chosen packages ask for. So each
 //! stage of `cargo xtask test` takes its programs from this build, in which all packages are chosen, and none asks cargo for a package alone.
-//! Only what users run, and what is counted for them, is built as they build it.
+//! Only what users run, and what is counted for them, is built as they build it; and models that have changed, to be searched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,14 @@ use serde_json::Value;
 
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo};
+use crate::wrapper;
 
 /// Rules that can be broken at run time, and servers whose files and clock a test can reach.
 pub(crate) const FEATURES: &str =
     "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-distributed/planted-bugs,kasha/test-faults";
+
+/// The profile of this build, and of what is only checked.
+pub(crate) const PROFILE: &str = "ci";
 
 /// The example that plants bugs.
 pub(crate) const MUTANTS: &str = "mutants";
@@ -50,15 +54,14 @@ impl Build {
     /// Builds, or finds everything built.
     pub(crate) fn new(workspace: &Workspace, watch: &Watch) -> Result<Self> {
         // The tests alone need no program. Examples for users are linted, and nobody runs them here.
-        let mut command = cargo(&workspace.root);
-        command.args(["build", "--profile", "ci", "--workspace", "--features", FEATURES, "--bins"]);
-        watch.run(command.args(["--example", MUTANTS]))?;
-        let mut command = cargo(&workspace.root);
-        command.args(["test", "--profile", "ci", "--workspace", "--features", FEATURES, "--tests"]);
+        let mut command = whole("build", workspace)?;
+        watch.run(command.args(["--bins", "--example", MUTANTS]))?;
+        let mut command = whole("test", workspace)?;
+        command.arg("--tests");
         let lines = watch.run_unseen(command.args(["--no-run", "--message-format", "json-render-diagnostics"]))?;
         let tests: Vec<Tests> = lines.iter().filter_map(|line| tests_in(line)).collect();
         ensure!(!tests.is_empty(), "cargo built no tests");
-        Ok(Self { folder: workspace.target.join("ci"), tests })
+        Ok(Self { folder: workspace.target.join(PROFILE), tests })
     }
 
     /// A program of the workspace.
@@ -78,10 +81,18 @@ impl Build {
 }
 
 /// The tests in the code of documents. Cargo builds and runs them in one.
-pub(crate) fn doc_tests(workspace: &Workspace) -> Command {
+pub(crate) fn doc_tests(workspace: &Workspace) -> Result<Command> {
+    let mut command = whole("test", workspace)?;
+    command.arg("--doc");
+    Ok(command)
+}
+
+/// What cargo does with the whole workspace.
+fn whole(verb: &str, workspace: &Workspace) -> Result<Command> {
     let mut command = cargo(&workspace.root);
-    command.args(["test", "--profile", "ci", "--workspace", "--features", FEATURES, "--doc"]);
-    command
+    command.args([verb, "--profile", PROFILE, "--workspace", "--features", FEATURES]);
+    wrapper::ask(&mut command)?;
+    Ok(command)
 }
 
 /// The program that a line of cargo's is about, if it has tests.

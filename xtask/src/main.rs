@@ -23,6 +23,7 @@ mod tidy;
 mod tools;
 mod watch;
 mod workspace;
+mod wrapper;
 
 use std::process::ExitCode;
 
@@ -68,6 +69,9 @@ fn parse(arguments: &[&str]) -> Option<Command> {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = wrapper::become_rustc() {
+        return code;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let Some(command) = parse(&arguments) else {

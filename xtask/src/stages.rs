@@ -128,7 +128,10 @@ fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let everything = ["--workspace", "--all-targets", "--features", FEATURES];
     for chosen in [&everything[..], &PLAIN[..]] {
         watch.run(
-            cargo(&workspace.root).args(["clippy", "--profile", "ci"]).args(chosen).args(["--", "-D", "warnings"]),
+            cargo(&workspace.root)
+                .args(["clippy", "--profile", ci::PROFILE])
+                .args(chosen)
+                .args(["--", "-D", "warnings"]),
         )?;
     }
     Ok(Outcome::Done)
@@ -182,7 +185,7 @@ fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let built = Build::new(workspace, watch)?;
     let apart = workspace.root.join(PROCESS_TESTS);
     let passed = run_tests(built.tests.iter().filter(|tests| tests.folder != apart), watch, |_| ());
-    let of_documents = watch.run(&mut ci::doc_tests(workspace))?;
+    let of_documents = watch.run(&mut ci::doc_tests(workspace)?)?;
     let passed = passed? + passed_in(&of_documents);
     // Without the network such a test passes silently.
     if let Some(notice) = netlab::notice() {
@@ -191,15 +194,21 @@ fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Passed(passed))
 }
 
-/// Searches the models with these arguments. They need no other package, so nothing else is built.
+/// Searches the models with these arguments.
 pub(crate) fn search_models(workspace: &Workspace, arguments: &[String]) -> Result<()> {
-    let mut command = cargo(&workspace.root);
-    command.args(["run", "--quiet", "--profile", "ci", "-p", MODELS, "--"]);
-    ensure!(command.args(arguments).status()?.success(), "the models are not as they should be");
+    let status = search(workspace).args(arguments).status()?;
+    ensure!(status.success(), "the models are not as they should be");
     if arguments.is_empty() && env::var_os("UPDATE").is_some() {
         fs::write(workspace.root.join(SEARCHED), digest_of_models(workspace)?)?;
     }
     Ok(())
+}
+
+/// What searches the models. They need no other package, so nothing else is built; and it is built when there is something to search.
+fn search(workspace: &Workspace) -> Command {
+    let mut command = cargo(&workspace.root);
+    command.args(["run", "--quiet", "--release", "-p", MODELS, "--"]);
+    command
 }
 
 /// All that the result of a search depends on: what is searched, and what searches it; not the product.
@@ -220,15 +229,15 @@ fn models(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
         println!("searched before, as they are: spec/results. `cargo xtask models` searches them again");
         return Ok(Outcome::Done);
     }
-    let program = Build::new(workspace, watch)?.program(MODELS);
-    watch.run(Command::new(program).current_dir(&workspace.root))?;
+    watch.run(&mut search(workspace))?;
     println!("`UPDATE=1 cargo xtask models` notes that these models were searched ({SEARCHED})");
     Ok(Outcome::Done)
 }
 
 fn docs(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let mut command = cargo(&workspace.root);
-    command.args(["doc", "--workspace", "--no-deps", "--features", FEATURES]);
+    // In this profile the libraries of others have been checked: clippy needed them, too.
+    command.args(["doc", "--profile", ci::PROFILE, "--workspace", "--no-deps", "--features", FEATURES]);
     watch.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Done)
 }
