@@ -10,7 +10,6 @@ use kasha_types::Tick;
 use crate::limits::MEMBERS_MAX;
 use crate::lists::Change;
 use crate::log::Entry;
-use crate::normal::Progress;
 use crate::replica::{Replica, Role};
 use crate::{MemberId, Memory, OpNumber, State};
 
@@ -42,13 +41,17 @@ impl fmt::Display for ChangeError {
 }
 
 impl<S: State, M: Memory> Replica<S, M> {
-    /// A newcomer learns: it gets the log, and does not count.
+    /// A newcomer learns: it gets the log, and does not count. If all places are taken, the newcomer that has been silent for longest
+    /// leaves, and may be taught again.
     pub fn teach(&mut self, member: MemberId) {
-        if let Role::Leads(lead) = &mut self.role
-            && lead.progress.len() < MEMBERS_MAX
-        {
-            lead.progress.entry(member).or_insert_with(Progress::default);
+        let members = self.lists().members;
+        let Role::Leads(lead) = &mut self.role else { return };
+        if lead.progress.len() >= MEMBERS_MAX && !lead.progress.contains_key(&member) {
+            let newcomers = lead.progress.keys().filter(|known| !members.contains(known));
+            let Some(silent) = newcomers.min_by_key(|known| self.heard.get(known)).copied() else { return };
+            lead.progress.remove(&silent);
         }
+        lead.progress.entry(member).or_default();
     }
 
     /// Whether a member or a newcomer has all that is committed on its disk.

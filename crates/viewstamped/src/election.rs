@@ -223,7 +223,8 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
         let begin = self.log.push(Entry::Begin);
         let others = self.others();
-        self.role = Role::Leads(Lead::new(begin, now, others.iter().copied()));
+        let bears = self.timeouts.silent(now, self.options.lease);
+        self.role = Role::Leads(Lead::new(begin, now, bears, others.iter().copied()));
         let memories = election.votes.iter().map(|(&member, vote)| (member, vote.memory.clone())).collect();
         self.out.push(Output::Leads { view, since: now, memories });
         self.write(Record::Appended { behind: OpNumber(begin.0 - 1), entries: vec![Entry::Begin] });

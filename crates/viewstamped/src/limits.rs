@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Members of a group, newcomers included: five survive the loss of two, and each more makes every round slower.
 pub const MEMBERS_MAX: usize = 8;
 
+/// Others of which a member remembers when it heard them: members, newcomers, and who has left.
+pub(crate) const HEARD_MAX: usize = 64;
+
 /// Bytes of entries in one message, but for the first one: a member that lacks more asks again.
 pub(crate) const PIECE_BYTES_MAX: usize = 256 * 1024;
 

@@ -33,15 +33,17 @@ pub(crate) struct Lead {
     /// The members and the newcomers, this member too.
     pub progress: BTreeMap<MemberId, Progress>,
     pub rounds: Rounds,
+    /// How long a silence of the others this leader bears.
+    bears: Duration,
     /// Since when there is something that is not committed.
     waits_since: Option<Tick>,
     beats_at: Tick,
 }
 
 impl Lead {
-    pub fn new(begin: OpNumber, now: Tick, others: impl Iterator<Item = MemberId>) -> Self {
+    pub fn new(begin: OpNumber, now: Tick, bears: Duration, others: impl Iterator<Item = MemberId>) -> Self {
         let progress = others.map(|member| (member, Progress::default())).collect();
-        Self { begin, progress, rounds: Rounds::new(now), waits_since: Some(now), beats_at: now }
+        Self { begin, progress, rounds: Rounds::new(now), bears, waits_since: Some(now), beats_at: now }
     }
 
     pub fn acknowledge(&mut self, member: MemberId, end: OpNumber) {
@@ -170,18 +172,18 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn tick_lead(&mut self, now: Tick, stall: Duration) {
         let (patience, beat, lease) = (self.options.patience, self.options.beat(), self.options.lease);
         let is_alone = self.is_alone();
-        let longest = self.timeouts.silent(now, lease);
         let Role::Leads(lead) = &mut self.role else { return };
         if stall > lease / 2 {
             lead.rounds.excuse(stall);
         }
-        let is_cut_off = now.since(lead.rounds.completed_at()) > longest;
+        let is_cut_off = now.since(lead.rounds.completed_at()) > lead.bears;
         let is_stuck = lead.waits_since.is_some_and(|since| now.since(since) > patience);
         if !is_alone && (is_cut_off || is_stuck) {
             // R9.8, R9.10: others lead better. It wishes last.
+            let bears = lead.bears;
             self.depose();
             self.leader_heard = None;
-            self.wishes_at = now.after(longest + lease);
+            self.wishes_at = now.after(bears + lease);
             return;
         }
         let is_time = now >= lead.beats_at || lead.rounds.begins_at(&self.options).is_some_and(|at| now >= at);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use kasha_types::Tick;
 
 use crate::election::Election;
-use crate::limits::DIGESTS_MAX;
+use crate::limits::{DIGESTS_MAX, HEARD_MAX};
 use crate::log::{Entry, Log, Snapshot};
 use crate::message::Message;
 use crate::normal::Lead;
@@ -64,7 +64,7 @@ pub struct Replica<S, M> {
     pub(crate) wish: Option<Wish>,
     /// Whose wish it has supported, and until when it supports nobody else's.
     pub(crate) supported: Option<(MemberId, Tick)>,
-    /// When each other member was last heard.
+    /// When each other was last heard.
     pub(crate) heard: BTreeMap<MemberId, Tick>,
     /// When the leader of the view, or of a later one, was last heard.
     pub(crate) leader_heard: Option<Tick>,
@@ -221,7 +221,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             return;
         }
         self.stepped = self.stepped.max(now);
-        self.heard.insert(from, now);
+        self.note_heard(now, from);
         self.highest = self.highest.max(message.view().number);
         match message {
             Message::Wish { view, heard } => self.on_wish(now, from, view, &heard),
@@ -375,6 +375,16 @@ impl<S: State, M: Memory> Replica<S, M> {
         assert!(self.durable.view <= self.view, "R9.5: the disk is not ahead");
         if self.leads() {
             assert!(self.view.leader == self.me && self.log_view == self.view, "a leader has its log");
+        }
+    }
+
+    /// Anybody may become a member, so all are remembered, as far as there is room: whoever has been silent for longest is forgotten.
+    fn note_heard(&mut self, now: Tick, from: MemberId) {
+        self.heard.insert(from, now);
+        if self.heard.len() > HEARD_MAX
+            && let Some(silent) = self.heard.iter().min_by_key(|(_, then)| **then).map(|(&member, _)| member)
+        {
+            self.heard.remove(&silent);
         }
     }
 

@@ -113,6 +113,26 @@ fn r9_11_whoever_differs_from_a_quorum_stops() {
 }
 
 #[test]
+fn newcomers_that_never_come_do_not_keep_out_others() {
+    let absent: Vec<_> = (5..20).map(MemberId).collect();
+    let newcomers: Vec<_> = (4..20).collect();
+    let mut world = World::new(10, &[1, 2, 3], &newcomers);
+    absent.iter().for_each(|id| world.kill(*id));
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    let leader = world.leader().expect("somebody leads");
+    let teach = |world: &mut World, id| _ = world.with(leader, |replica, _| replica.teach(id));
+    absent.iter().for_each(|id| teach(&mut world, *id));
+    teach(&mut world, MemberId(4));
+    world.run(LEASE);
+    absent.iter().for_each(|id| teach(&mut world, *id));
+    world.run(LEASE);
+    let now = world.now;
+    let change = Change::Add(MemberId(4));
+    let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+    assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+}
+
+#[test]
 fn whoever_left_does_not_keep_out_newcomers() {
     let newcomers: Vec<u64> = (4..16).collect();
     let mut world = World::new(9, &[1, 2, 3], &newcomers);
