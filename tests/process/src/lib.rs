@@ -20,7 +20,7 @@ pub mod session;
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a slow machine before it counts as stuck.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Polls until there is an answer.
 ///

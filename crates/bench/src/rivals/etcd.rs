@@ -74,7 +74,7 @@ impl Etcd {
             let mut requests = self.connections[load.client(caller)].clone();
             async move {
                 let mut latencies = Vec::new();
-                while Instant::now() < end {
+                while !end.has_come(&latencies) {
                     let message = put_request(keys.draw().as_bytes(), &value);
                     let start = Instant::now();
                     requests = put(requests, &uri, message).await?;

@@ -74,7 +74,7 @@ impl Kasha {
             let table = self.clients[load.client(caller)].1.clone();
             async move {
                 let mut latencies = Vec::new();
-                while Instant::now() < end {
+                while !end.has_come(&latencies) {
                     let start = Instant::now();
                     table.put(keys.draw(), &value).deadline(limits::OPERATION).await?;
                     latencies.push(load::nanos_since(start));

@@ -61,17 +61,31 @@ pub(super) struct Round {
     pub(super) fast: u64,
 }
 
-/// Runs callers, each of which runs until the time is over.
+/// Operations of a caller, at least: a share of fewer says nothing. A round on a slow machine is longer for that.
+const OPERATIONS_MIN: usize = 20;
+
+/// The end of a round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End(Instant);
+
+impl End {
+    /// Whether a caller is done that has these latencies.
+    pub(super) fn has_come(self, latencies: &[u64]) -> bool {
+        Instant::now() >= self.0 && latencies.len() >= OPERATIONS_MIN
+    }
+}
+
+/// Runs callers, each of which runs until the round ends.
 pub(super) fn run<F>(
     runtime: &tokio::runtime::Runtime,
     load: &Load,
-    mut caller: impl FnMut(usize, Instant) -> F,
+    mut caller: impl FnMut(usize, End) -> F,
 ) -> anyhow::Result<Round>
 where
     F: Future<Output = anyhow::Result<Vec<u64>>> + Send + 'static,
 {
     let start = Instant::now();
-    let end = start + load.time;
+    let end = End(start + load.time);
     runtime.block_on(async {
         let mut callers = tokio::task::JoinSet::new();
         (0..load.callers.count).for_each(|number| drop(callers.spawn(caller(number, end))));

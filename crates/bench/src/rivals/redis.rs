@@ -60,7 +60,7 @@ impl Redis {
                 // No other caller uses it: each has a connection of its own.
                 let mut stream = connection.lock().await;
                 let (mut request, mut latencies) = (Vec::new(), Vec::new());
-                while Instant::now() < end {
+                while !end.has_come(&latencies) {
                     encode(&mut request, keys.draw().as_bytes(), &value, replicas);
                     let start = Instant::now();
                     stream.write_all(&request).await?;
