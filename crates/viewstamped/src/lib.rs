@@ -90,6 +90,7 @@ mod rounds;
 mod state;
 mod transfer;
 mod wishes;
+mod writer;
 
 pub use change::ChangeError;
 pub use codec::Malformed;
@@ -102,3 +103,4 @@ pub use options::Options;
 pub use output::{Output, Record, Stored, Trouble};
 pub use replica::Replica;
 pub use state::{Memory, State};
+pub use writer::Writer;

@@ -4,3 +4,4 @@ mod disk;
 mod faults;
 mod rules;
 mod world;
+mod writer;
