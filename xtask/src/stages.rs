@@ -36,8 +36,8 @@ const STAGES: &[Stage] = &[
     Stage { is_quick: true, ..stage("tidy", 5, run_tidy) },
     Stage { is_quick: true, ..stage("clippy", 60, clippy) },
     stage("build", 150, build),
-    Stage { is_quick: true, ..stage("test", 75, test) },
     Stage { turn: Turn::Beside, ..stage("process", 120, process) },
+    Stage { is_quick: true, ..stage("test", 75, test) },
     stage("docs", 20, docs),
     stage("models", 20, models),
     stage("sim", 190, sim),
@@ -137,15 +137,10 @@ fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What users run, as they build it; then what the judges share.
+/// What the judges share. (What users run is checked by clippy, and the core of that is built for `instructions`.)
 fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    build_product(workspace, watch)?;
     Build::new(workspace, watch)?;
     Ok(Outcome::Done)
-}
-
-fn build_product(workspace: &Workspace, watch: &Watch) -> Result<()> {
-    watch.run(cargo(&workspace.root).args(["build", "--release", "-p", PRODUCT])).map(|_| ())
 }
 
 /// The number of passed tests, from the output of test programs.
@@ -284,10 +279,9 @@ pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()>
 
 /// The directed tests with real processes.
 fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
-    build_product(workspace, watch)?;
     let built = Build::new(workspace, watch)?;
     let passed = run_tests(built.tests_of(&workspace.root.join(PROCESS_TESTS)), watch, |command| {
-        command.env("KASHA_BIN", workspace.target.join("release/kasha")).env("KASHA_LAB", built.program(LAB));
+        command.env("KASHA_BIN", built.program(PRODUCT)).env("KASHA_LAB", built.program(LAB));
     })?;
     Ok(Outcome::Passed(passed))
 }
