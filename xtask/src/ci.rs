@@ -2,7 +2,7 @@
 //!
 //! Cargo builds a crate again for each profile, and for each set of features that the chosen packages ask for. So each
 //! stage of `cargo xtask test` takes its programs from this build, in which all packages are chosen, and none asks cargo for a package alone.
-//! Only what users run, and what is counted for them, is built as they build it; and models that have changed, to be searched.
+//! Only what is counted for users is built as they build it; and models that have changed, to be searched.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

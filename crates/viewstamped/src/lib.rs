@@ -14,7 +14,7 @@
 //!
 //! Rules kept here: R9.1, R9.2, R9.3 ([`Output::Leads`]), R9.4 ([`Memory`]), R9.5 to R9.8, R9.10, R9.11. Who uses the crate holds back
 //! what follows from an operation until [`Replica::committed_to`] has it, and what answers a question until
-//! [`Replica::is_confirmed`]; sees to the links; and names members by one life of their folders.
+//! [`Replica::is_confirmed`]; gives what is to be written to a [`Writer`], and does its [`journal::Step`]s; sees to the links; and names members by one life of their folders.
 //!
 //! `tests/` has a group under every fault, and a naive twin. The model of the same rules is `spec`, `group`.
 //!

@@ -19,8 +19,16 @@ pub mod session;
 
 use std::time::{Duration, Instant};
 
+use kasha_client::ClientOptions;
+
 /// How long anything may take on a slow machine before it counts as stuck.
 pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A client that gives up only when something hangs.
+#[must_use]
+pub fn patient() -> ClientOptions {
+    ClientOptions { connect_timeout: PATIENCE, deadline: PATIENCE, ..ClientOptions::default() }
+}
 
 /// Polls until there is an answer.
 ///

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kasha_client::{Client, ClientOptions, Error, Resolved, Table};
+use kasha_client::{Client, Error, Resolved, Table};
 
-use crate::{PATIENCE, wait_for};
+use crate::{patient, wait_for};
 
 /// Keys that are counted, each by one task.
 const TASKS: u32 = 12;
@@ -95,8 +95,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn table(addresses: &[String]) -> Table {
-    let options = ClientOptions { connect_timeout: PATIENCE, deadline: PATIENCE, ..ClientOptions::default() };
-    let client = Client::connect_with(addresses, options).await.expect("a cluster");
+    let client = Client::connect_with(addresses, patient()).await.expect("a cluster");
     client.table("default").await.expect("the default table")
 }
 

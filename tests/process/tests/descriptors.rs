@@ -7,12 +7,12 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use kasha_client::{Client, ClientOptions};
+use kasha_client::Client;
 use kasha_process_tests::greeting::hello;
 use kasha_process_tests::load::Load;
 use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, binary, cli, command, wait_until_healthy};
-use kasha_process_tests::{PATIENCE, wait_for};
+use kasha_process_tests::{patient, wait_for};
 use rustix::process::Signal;
 
 /// A command that runs under limits of open files.
@@ -59,9 +59,8 @@ fn start(folder: &Folder, port: u16, node: u16, limits: &str) -> Process {
 fn fill(port: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let patient = ClientOptions { connect_timeout: PATIENCE, deadline: PATIENCE, ..ClientOptions::default() };
         let nodes = [1, 2, 3].map(|node| local(port + node).to_string());
-        let client = Client::connect_with(nodes, patient).await.unwrap();
+        let client = Client::connect_with(nodes, patient()).await.unwrap();
         let table = client.table("default").await.unwrap();
         let value = vec![7; 1 << 20];
         for number in 0..60 {

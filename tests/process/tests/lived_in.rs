@@ -11,14 +11,14 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use kasha_client::{Client, ClientOptions, Error, Table};
+use kasha_client::{Client, Error, Table};
 use kasha_machine::Rng;
 use kasha_process_tests::apart::{Apart, Size, block_on, waiting};
 use kasha_process_tests::campaign::ballast::Ballast;
 use kasha_process_tests::load::Load;
 use kasha_process_tests::place::{SmallDisk, fill};
 use kasha_process_tests::process::list;
-use kasha_process_tests::{PATIENCE, wait_for};
+use kasha_process_tests::{patient, wait_for};
 use serde_json::Value as Json;
 
 /// Three nodes: two are members of the shard, and the third is its witness.
@@ -64,8 +64,7 @@ fn wait_until_it_cleans(cluster: &Apart) -> u16 {
 
 /// A session of its own.
 async fn table(cluster: &Apart) -> Table {
-    let options = ClientOptions { connect_timeout: PATIENCE, deadline: PATIENCE, ..ClientOptions::default() };
-    let client = Client::connect_with(cluster.addresses(), options).await.expect("a cluster");
+    let client = Client::connect_with(cluster.addresses(), patient()).await.expect("a cluster");
     client.table("default").await.expect("the default table")
 }
 

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 
-use kasha_client::{Client, ClientOptions};
+use kasha_client::Client;
 use kasha_process_tests::greeting::hello;
 use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, cli_says, command};
-use kasha_process_tests::wait_for;
-
-const PATIENT: std::time::Duration = kasha_process_tests::PATIENCE;
+use kasha_process_tests::{PATIENCE, patient, wait_for};
 
 /// A cluster in one process: its folder, its first port.
 fn start(name: &str) -> (Process, Folder, u16) {
@@ -30,10 +28,6 @@ fn raise_descriptor_limit() {
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn patient() -> ClientOptions {
-    ClientOptions { connect_timeout: PATIENT, deadline: PATIENT, ..ClientOptions::default() }
 }
 
 /// Connections of this process to each of these ports, by what the kernel says.
@@ -83,7 +77,7 @@ fn a_client_has_one_connection_to_an_address_and_closes_what_it_does_not_use() {
 async fn wait_for_async(what: &str, poll: impl AsyncFn() -> Result<(), String>) {
     let began = std::time::Instant::now();
     while let Err(complaint) = poll().await {
-        assert!(began.elapsed() < PATIENT, "no {what} yet: {complaint}");
+        assert!(began.elapsed() < PATIENCE, "no {what} yet: {complaint}");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
@@ -125,7 +119,7 @@ fn a_program_with_five_thousand_connections_does_no_harm() {
     let mut refused = Vec::new();
     for _ in 0..5000 {
         let Ok(mut stream) = TcpStream::connect(target) else { continue };
-        stream.set_read_timeout(Some(PATIENT)).expect("a socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let _ = std::io::Write::write_all(&mut stream, &hello);
         let mut first = [0; 6];
         match std::io::Read::read_exact(&mut stream, &mut first) {
