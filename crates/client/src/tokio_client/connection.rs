@@ -144,7 +144,8 @@ impl Dial {
         if let Some(not_before) = self.not_before {
             tokio::time::sleep_until(not_before).await;
         }
-        let (address, stream) = connect(self.way.addresses(&self.resolver, self.turn).await?).await?;
+        let addresses = self.way.addresses(&self.resolver, self.turn).await?;
+        let (address, stream) = connect(addresses, DIAL_TIMEOUT).await?;
         prepare(&stream);
         let (read, write) = stream.into_split();
         let events = self.events.clone();
@@ -173,25 +174,31 @@ impl Dial {
 }
 
 /// Connects to the first of the addresses that answers. Each is given a start before the next.
-async fn connect(addresses: Vec<SocketAddr>) -> Result<(SocketAddr, TcpStream), String> {
+///
+/// A busy program may look here long after the time is up. What was connected meanwhile counts: if it were dropped and dialled again, a
+/// program that is too busy for its connections would be busy with them for ever.
+async fn connect(addresses: Vec<SocketAddr>, patience: Duration) -> Result<(SocketAddr, TcpStream), String> {
     let mut left = addresses.into_iter();
     let mut trying = JoinSet::new();
     let mut problem = "no answer".to_owned();
-    let mut ends = std::pin::pin!(tokio::time::sleep(DIAL_TIMEOUT));
+    let mut ends = std::pin::pin!(tokio::time::sleep(patience));
+    let mut is_over = false;
     loop {
-        if let Some(address) = left.next() {
+        if let Some(address) = left.next().filter(|_| !is_over) {
             trying.spawn(AtHome::new(async move { (address, TcpStream::connect(address).await) }));
         } else if trying.is_empty() {
             return Err(problem);
         }
         tokio::select! {
+            biased;
             Some(tried) = trying.join_next() => match tried {
                 Ok((address, Ok(stream))) => return Ok((address, stream)),
                 Ok((_, Err(error))) => problem = error.to_string(),
                 Err(error) => problem = error.to_string(),
             },
+            () = tokio::task::yield_now(), if is_over => return Err(problem),
+            () = &mut ends, if !is_over => is_over = true, // those that are connected have their turn before this one's next
             () = tokio::time::sleep(STAGGER), if left.len() > 0 => {}
-            () = &mut ends => return Err(problem),
         }
     }
 }
@@ -428,8 +435,26 @@ mod tests {
         let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
         let mut addresses = vec![gone; 19];
         addresses.push(address);
-        assert_eq!(connect(addresses).await.expect("the last one").0, address);
-        assert!(connect(vec![gone; 20]).await.is_err());
+        assert_eq!(connect(addresses, DIAL_TIMEOUT).await.expect("the last one").0, address);
+        assert!(connect(vec![gone; 20], DIAL_TIMEOUT).await.is_err());
+    }
+
+    /// Found on a slow machine: two thousand clients of one program dropped connections that were made, and dialled again, without end.
+    #[tokio::test]
+    async fn a_connection_that_is_seen_late_counts() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let patience = Duration::from_millis(20);
+        for _ in 0..20 {
+            let busy = async {
+                tokio::task::yield_now().await;
+                std::thread::sleep(patience * 2); // the connection is made, and the time is up
+            };
+            let (connected, ()) = tokio::join!(connect(vec![address], patience), busy);
+            assert_eq!(connected.expect("it was made in time").0, address);
+        }
+        let never = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        assert!(connect(vec![never], patience).await.is_err());
     }
 
     /// Found from outside: most of those who were refused were told "Broken pipe".
