@@ -446,6 +446,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let patience = Duration::from_millis(20);
         for _ in 0..20 {
+            #[expect(clippy::disallowed_methods, reason = "a program that is busy, and lets nobody else run")]
             let busy = async {
                 tokio::task::yield_now().await;
                 std::thread::sleep(patience * 2); // the connection is made, and the time is up
