@@ -51,7 +51,7 @@ const TOTAL_BUDGET: u64 = 10 * 60;
 /// Runs that together reach every probe of the production code.
 const REACH: &str = "regressions/reach.txt";
 
-/// Processor time of the fresh seeds of one simulator stage. No scenario has more than its share of it, and each has one seed at least
+/// Processor time of the fresh seeds of one simulator stage. No scenario has more than its share of it, and each has a few seeds
 /// (`kasha_sim::shares`).
 const SIM_SECONDS: &str = "360";
 

@@ -91,8 +91,7 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
         let number = |name: &str| result[name].as_f64().unwrap();
         assert!(number("operations") > 0.0 && number("p50_us") >= 200.0, "no packet is early: {result}");
         let is_ours = result["mode"].as_str().unwrap().starts_with("kasha");
-        // How many are fast depends on the machine: on a slow one the backup has often answered before the witness.
-        assert!(!is_ours || number("fast_path_rate") > 0.0, "pitfall 15: {result}");
+        assert!(!is_ours || number("fast_path_rate") >= 0.5, "pitfall 15: {result}");
     }
     assert_eq!(json["networks"][0]["dropped"], 0);
     assert!(folder.path().join("rivals-100us.svg").exists());
