@@ -61,7 +61,9 @@ pub enum Action {
     AnswerConflict(TxnIx),
     /// The first read of a shard reaches the client.
     Read(TxnIx, ShardIx),
-    /// The second read of a shard.
+    /// The second read comes to a shard.
+    Ask(TxnIx, ShardIx),
+    /// The second read of a shard reaches the client.
     ReadAgain(TxnIx, ShardIx),
     /// The client acknowledges its result, or its lease ends.
     LetGo(TxnIx),
@@ -94,8 +96,15 @@ impl Model for Distributed {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let txn =
-            Txn { stage: Stage::Waiting, before: 0, told: Default::default(), again: 0, decision: 0, is_let_go: false };
+        let txn = Txn {
+            stage: Stage::Waiting,
+            before: 0,
+            told: Default::default(),
+            awaits: Default::default(),
+            again: 0,
+            decision: 0,
+            is_let_go: false,
+        };
         let shard = state::Shard {
             log: ArrayVec::new(),
             synced: 0,

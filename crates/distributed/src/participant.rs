@@ -290,6 +290,13 @@ impl Participant {
         self.pending.in_the_way(footprint).filter(|_| !planted::is_on(Bug::RunsAheadOfPending))
     }
 
+    /// What a read of two rounds must wait for (R8.16, 0060): all that conflicts when the read comes. What is proposed later comes after the
+    /// moment between the rounds.
+    #[must_use]
+    pub fn blocked_by_all(&self, footprint: &Footprint) -> BTreeSet<RpcId> {
+        self.pending.all_in_the_way(footprint)
+    }
+
     /// What an operation must wait for that looks at keys which it cannot name beforehand, as a listing does: everything that is
     /// pending and writes. What is proposed later need not be waited for. `None`: there are more than `most`.
     #[must_use]

@@ -113,6 +113,15 @@ impl Pending {
         )
     }
 
+    /// Everything that conflicts with this.
+    pub fn all_in_the_way(&self, footprint: &Footprint) -> BTreeSet<RpcId> {
+        let against = |(key, access)| {
+            let key = self.keys.get(&key)?;
+            Some(key.writers.iter().chain(key.readers.iter().filter(move |_| access == Access::Write)))
+        };
+        footprint.keys().filter_map(against).flatten().map(|&(_, rpc)| rpc).collect()
+    }
+
     /// Everything that writes something. `None`: there are more than `most`.
     pub fn writers(&self, most: usize) -> Option<BTreeSet<RpcId>> {
         let mut writers = BTreeSet::new();

@@ -6,7 +6,7 @@ use crate::common::{Heard, TABLE};
 use kasha_log::EntryKind;
 use kasha_types::ListVersion;
 use kasha_wire::message::Told;
-use kasha_wire::operation::{Check, Condition, Lifetime, PartOperation, ScanCursor};
+use kasha_wire::operation::{Check, Condition, ItemsBuffer, Lifetime, PartOperation, ScanCursor};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Refusal, Update};
 
@@ -43,6 +43,55 @@ fn a_listing_waits_for_what_is_pending_when_it_comes() {
     is_settled(&mut cluster, &body, 1_000_001);
     let shown = page(&cluster.heard(7)).expect("it is executed here, and settled");
     assert!(shown.contains(&x) && !shown.contains(&later), "{shown:?}");
+}
+
+/// The versions that a read of two rounds has found, if there is an answer.
+fn versions(heard: &[Heard]) -> Option<Vec<u64>> {
+    match heard {
+        [Heard::Read(result)] => match Outcome::decode(Shape::Observed, result).expect("a round") {
+            Outcome::Observed(keys) => Some(keys.into_iter().map(|(version, _)| version).collect()),
+            other => panic!("{other:?}"),
+        },
+        [] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Found by the demonstration: accounts that many transfers changed were not read for half a minute.
+#[test]
+fn r8_16_a_read_of_two_rounds_waits_for_what_is_pending_when_it_comes() {
+    let mut cluster = begun_and_settled();
+    let (x, y, z) = (key("x", true), key("y", true), key("z", false));
+    let keys = ItemsBuffer::keys([&x[..], &y]);
+    let round = Read::Observe { keys: keys.as_items() };
+    let before = versions(&cluster.read(7, TABLE, &round)).expect("nothing is pending");
+    let body = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
+    let another = distributed((3, 1), &[(TABLE, put(&y))], &[(TABLE, put(&z))]);
+    let later = distributed((4, 1), &[(TABLE, put(&x)), (TABLE, put(&y))], &[(TABLE, put(&z))]);
+    for (client, body) in [(2, &body), (3, &another)] {
+        cluster.send(client, ListVersion::NONE, body);
+    }
+    cluster.settle();
+    assert_eq!(versions(&cluster.read(7, TABLE, &round)), None, "the other participant may have executed both");
+    // What is proposed after that is not waited for, also if the client asks again.
+    cluster.send(4, ListVersion::NONE, &later);
+    cluster.settle();
+    assert_eq!(versions(&cluster.read(7, TABLE, &round)), None);
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    is_settled(&mut cluster, &body, 1_000_001);
+    assert_eq!(versions(&cluster.heard(7)), None, "one of them is pending still");
+    word(&mut cluster, 1, &another, Told::Proposed(1));
+    cluster.settle();
+    is_settled(&mut cluster, &another, 1_000_002);
+    let seen = versions(&cluster.heard(7)).expect("both are executed here, and settled");
+    assert!(seen.iter().zip(&before).all(|(seen, before)| seen > before), "{seen:?} after {before:?}");
+    assert_eq!(versions(&cluster.read(8, TABLE, &round)), None, "a round that comes now waits for the third");
+    word(&mut cluster, 1, &later, Told::Proposed(1));
+    cluster.settle();
+    is_settled(&mut cluster, &later, 1_000_003);
+    let last = versions(&cluster.heard(8)).expect("nothing is pending");
+    assert!(last.iter().zip(&seen).all(|(last, seen)| last > seen), "{last:?} after {seen:?}");
 }
 
 /// A listing does not wait for all that it might meet. If those who write what it has shown waited for what it waits for, two

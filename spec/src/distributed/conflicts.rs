@@ -47,6 +47,17 @@ impl Distributed {
         self.is_locked(there, txn, shard) || self.is_pending(there, txn, shard)
     }
 
+    /// What a read must wait for that comes now.
+    pub(super) fn awaited(&self, there: &Shard, txn: TxnIx, shard: ShardIx) -> Set {
+        let in_the_way = |locks| self.in_the_way(there, txn, shard, locks);
+        in_the_way(true).chain(in_the_way(false)).fold(0, |awaited, (other, _)| awaited | 1 << other)
+    }
+
+    /// Whether one of these has no outcome here.
+    pub(super) fn is_any_pending(&self, there: &Shard, these: Set) -> bool {
+        members(these).any(|txn| matches!(there.progress(txn), Progress::Pending(_)))
+    }
+
     /// R8.7, judged when the update executes: something that conflicts is not synced.
     pub(super) fn overlaps(&self, there: &Shard, txn: TxnIx, shard: ShardIx) -> bool {
         let unsynced = there.log.iter().skip(usize::from(there.synced));

@@ -149,9 +149,17 @@ impl Distributed {
         let call = state.txn(txn);
         let is_told = |shard: u8| call.told[usize::from(shard)].is_some();
         let participants = || members(self.plan(txn).participants());
-        if participants().all(is_told) {
-            let again = participants().filter(|&shard| call.again & 1 << shard == 0);
-            actions.extend(again.map(|shard| Action::ReadAgain(txn, shard)));
+        let are_told = participants().all(is_told);
+        for shard in participants().filter(|&shard| call.again & 1 << shard == 0) {
+            match call.awaits[usize::from(shard)] {
+                None if are_told || !self.keeps(Rule::SecondReadLate) => actions.push(Action::Ask(txn, shard)),
+                Some(awaited) if are_told && !self.is_any_pending(state.shard(shard), awaited) => {
+                    actions.push(Action::ReadAgain(txn, shard));
+                }
+                None | Some(_) => {}
+            }
+        }
+        if are_told {
             return;
         }
         for shard in participants().filter(|&shard| !is_told(shard)) {

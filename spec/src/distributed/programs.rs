@@ -298,6 +298,45 @@ pub static DOUBLE_READ_PENDING: Program = Program {
     ..PLAIN
 };
 
+/// A snapshot that waits for one transaction, while another one is proposed.
+pub static DOUBLE_READ_PASSED: Program = Program {
+    name: "double-read-passed",
+    about: "T0 writes s0 s1 by votes; T1 reads s0 and s1 twice; T2 writes s0 s1 by votes",
+    plans: &[independent(BOTH), reads(&[part(0, X, 0), part(1, X, 0)]), independent(BOTH)],
+    ..PLAIN
+};
+
+/// The same across a recovery.
+pub static DOUBLE_READ_PASSED_RECOVERED: Program = Program {
+    name: "double-read-passed-recovered",
+    about: "the same; s1 may crash",
+    crashes: 1,
+    crash_at: 1 << 1,
+    is_small: false,
+    ..DOUBLE_READ_PASSED
+};
+
+/// A snapshot beside a transaction that has prepared, and an update that began when the transaction's client had been answered.
+pub static DOUBLE_READ_EARLY: Program = Program {
+    name: "double-read-early",
+    about: "T0 interactive on x of s0 s1; T1 reads y of s0 and x of s1 twice; after T0, T2 writes y of s0",
+    plans: &[interactive(BOTH), reads(&[part(0, Y, 0), part(1, X, 0)]), single(&[part(0, 0, Y)]).after(0)],
+    ..PLAIN
+};
+
+/// The order of what a snapshot has seen, and of what was proposed while it waited.
+pub static DOUBLE_READ_CHAIN: Program = Program {
+    name: "double-read-chain",
+    about: "T0 writes y of s0 and x of s1; T1 reads and writes y of s0, writes z of s1; T2 reads z of s0, and x and z of s1, twice",
+    plans: &[
+        independent(&[part(0, 0, Y), part(1, 0, X)]),
+        independent(&[part(0, Y, Y), part(1, 0, Z)]),
+        reads(&[part(0, Z, 0), part(1, X | Z, 0)]),
+    ],
+    is_small: false,
+    ..AHEAD
+};
+
 /// A snapshot beside a transaction that has prepared, and whose client was answered.
 pub static DOUBLE_READ_LOCKED: Program = Program {
     name: "double-read-locked",
@@ -608,6 +647,10 @@ pub static PROGRAMS: &[&Program] = &[
     &DOUBLE_READ,
     &DOUBLE_READ_UNSETTLED,
     &DOUBLE_READ_PENDING,
+    &DOUBLE_READ_PASSED,
+    &DOUBLE_READ_PASSED_RECOVERED,
+    &DOUBLE_READ_EARLY,
+    &DOUBLE_READ_CHAIN,
     &DOUBLE_READ_LOCKED,
     &FOOTPRINT,
     &FOOTPRINT_RECOVERED,

@@ -83,8 +83,10 @@ pub enum Rule {
     FirstReadGated,
     /// R8.16: the first read leaves when what it saw is synced.
     FirstReadSynced,
-    /// R8.16: the second read is refused by something pending.
-    SecondReadRefused,
+    /// R8.16: the second read waits for what is pending when it comes.
+    SecondReadWaits,
+    /// R8.16: the second read comes when all shards have answered the first.
+    SecondReadLate,
 }
 
 const fn broken(name: &'static str, rule: &'static str, what: &'static str, code: &'static str) -> Broken {
@@ -489,23 +491,33 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
         &programs::DOUBLE_READ,
     ),
     (
-        Rule::SecondReadRefused,
+        Rule::SecondReadWaits,
         broken(
             "second_read_past_a_pending",
             "R8.16 [M]",
             "the second of two reads passes something pending",
-            "node reads::on_read, reads::pending_before: the read waits",
+            "node reads::order, reads::all_pending_before: the read waits",
         ),
         &programs::DOUBLE_READ_PENDING,
     ),
     (
-        Rule::SecondReadRefused,
+        Rule::SecondReadWaits,
         broken(
             "second_read_past_a_lock",
             "R8.16 [M]",
             "the second of two reads passes a lock",
-            "node reads::on_read, reads::pending_before: the read waits",
+            "node reads::order, reads::all_pending_before: the read waits",
         ),
         &programs::DOUBLE_READ_LOCKED,
+    ),
+    (
+        Rule::SecondReadLate,
+        broken(
+            "second_read_asked_early",
+            "R8.16 [M]",
+            "the second of two reads comes to a shard before all shards have answered the first",
+            "client snapshots::end_round",
+        ),
+        &programs::DOUBLE_READ_EARLY,
     ),
 ];

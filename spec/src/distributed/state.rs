@@ -133,6 +133,8 @@ pub struct Txn {
     pub before: Set,
     /// What the participants told the client that they read.
     pub told: [Option<Seen>; SHARDS_MAX],
+    /// For each shard to which the second read has come: what the read waits for there.
+    pub awaits: [Option<Set>; SHARDS_MAX],
     /// Shards that were read a second time, and had not changed.
     pub again: Set,
     /// The timestamp of the client's decision; 0: none.

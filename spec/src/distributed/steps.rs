@@ -28,6 +28,11 @@ impl Distributed {
             &Action::Read(txn, shard) => {
                 state.txn_mut(txn).told[usize::from(shard)] = Some(self.seen(state.shard(shard), txn, shard));
             }
+            &Action::Ask(txn, shard) => {
+                let waits = self.keeps(Rule::SecondReadWaits);
+                let awaited = if waits { self.awaited(state.shard(shard), txn, shard) } else { 0 };
+                state.txn_mut(txn).awaits[usize::from(shard)] = Some(awaited);
+            }
             &Action::ReadAgain(txn, shard) => self.read_again(state, txn, shard),
             &Action::LetGo(txn) => state.txn_mut(txn).is_let_go = true,
             &Action::LogFloor(txn, shard) => state.shard_mut(shard).log.push(Entry::Floor(txn)),
@@ -174,11 +179,10 @@ impl Distributed {
 
     fn read_again(&self, state: &mut State, txn: TxnIx, shard: ShardIx) {
         let there = state.shard(shard);
-        let is_refused = self.keeps(Rule::SecondReadRefused) && self.waits(there, txn, shard);
         let seen = self.seen(there, txn, shard);
         let participants = self.plan(txn).participants();
         let call = state.txn_mut(txn);
-        if is_refused || call.told[usize::from(shard)] != Some(seen) {
+        if call.told[usize::from(shard)] != Some(seen) {
             call.stage = Stage::NotCommitted;
             return;
         }
@@ -232,6 +236,8 @@ impl Distributed {
         }
         new.synced = new.log.len() as u8;
         *state.shard_mut(shard) = new;
+        // Whoever waited there asks the new primary.
+        self.txns().for_each(|txn| state.txn_mut(txn).awaits[usize::from(shard)] = None);
         if self.program.one_trip {
             self.txns().filter(|&txn| self.is_by_client(txn)).for_each(|txn| self.send_vote(state, txn, shard));
         }

@@ -102,6 +102,7 @@ impl Tell for Distributed {
             }
             Action::AnswerConflict(txn) => client(txn, "is answered", "CONFLICT".to_owned()),
             Action::Read(txn, shard) => client(txn, "has read", format!("s{shard}: {}", told(txn, shard))),
+            Action::Ask(txn, shard) => client(txn, "asks again", format!("s{shard}")),
             Action::ReadAgain(txn, shard) => client(txn, "reads again", format!("s{shard}{}", over(txn))),
             Action::LetGo(txn) => client(txn, "lets go", "acknowledges, or its lease is over".to_owned()),
             _ => self.tell_shard(action, after).expect("the others are steps of shards"),

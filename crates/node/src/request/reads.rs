@@ -31,7 +31,7 @@ use crate::shard::term::Term;
 
 /// Of a read's answer.
 const READ_ID_BYTES: usize = 8;
-/// Transactions that a listing waits for: all that are pending when it comes.
+/// Transactions that a listing, or a read of two rounds, waits for: all that are pending when it comes.
 const WAITED_FOR_MAX: usize = 1024;
 
 /// Whether a read has waited for transactions already.
@@ -65,8 +65,8 @@ struct Admitted<'a> {
     comes: Comes,
 }
 
-/// `order`: nothing that is pending writes what it reads, but for a listing, which has waited for what was pending when it came. `is_over`:
-/// the time of some value was over; it is gone now if there was room for that.
+/// `order`: nothing that is pending writes what it reads, but for a listing and a read of two rounds, which have waited for what was pending when
+/// they came. `is_over`: the time of some value was over; it is gone now if there was room for that.
 struct Current<'a> {
     read: Admitted<'a>,
     is_over: bool,
@@ -96,6 +96,9 @@ impl<'p, 's> ReadPath<'p, 's> {
         (to, view, comes): (Endpoint, &ReadView<'_>, Comes),
         out: &mut Effects,
     ) {
+        if comes == Comes::First && serving.waiting.has_read(to, view.read_id) {
+            return; // its client asks again: what is pending now is not waited for, too
+        }
         let mut path = ReadPath { term, serving, site, now };
         let refused = match path.run(view, comes) {
             Ok(gated) => path.answer(gated, (to, view.read_id), out),
@@ -145,8 +148,13 @@ impl<'p, 's> ReadPath<'p, 's> {
             return Ok(Current { read, is_over: false }); // `scan` deletes what is over
         }
         let Site { state, core, .. } = &mut *self.site;
-        if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
-            return Err(Stop::Waits(vec![rpc]));
+        let rpcs = match read.read {
+            Read::Observe { .. } if read.comes == Comes::Again => Vec::new(),
+            Read::Observe { .. } => all_pending_before(state, &core.scratch.footprint).map_err(Stop::Refused)?,
+            _ => pending_before(state, &core.scratch.footprint).into_iter().collect(),
+        };
+        if !rpcs.is_empty() {
+            return Err(Stop::Waits(rpcs));
         }
         let is_over = state.store.has_due(core.cluster_time) && self.expire(&read);
         Ok(Current { read, is_over })
@@ -299,6 +307,17 @@ fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
         return None; // nearly always
     }
     state.distributed.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
+}
+
+/// What a read of two rounds waits for (R8.16, 0060): all that is pending when it comes, and writes one of these keys. It leaves no gate
+/// behind, so that nobody waits for it in turn.
+#[inline]
+fn all_pending_before(state: &ShardState, keys: &[KeyHash]) -> Result<Vec<RpcId>, Refusal> {
+    if state.distributed.is_quiet() || planted::is_on(Bug::RunsAheadOfPending) {
+        return Ok(Vec::new()); // nearly always
+    }
+    let pending = state.distributed.participant.blocked_by_all(&Footprint::new(keys.iter().copied(), []));
+    if pending.len() > WAITED_FOR_MAX { Err(Refusal::Busy) } else { Ok(pending.into_iter().collect()) }
 }
 
 /// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a

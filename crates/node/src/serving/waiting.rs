@@ -4,8 +4,8 @@
 //! - **R3.1** All of it is lost with the term: clients ask again.
 //! - **R4.2** Nothing is recorded of an update that waits. It has not run, and a witness must not drop it (`Why::replayed`).
 //! - **R8.4** An answer leaves when its gate has opened.
-//! - A client may send the same again meanwhile. The newest attempt is the one that is kept: no client waits for another. A copy of an
-//!   attempt whose successor does not wait finds what that one came to.
+//! - A client may send the same again meanwhile. Of an update the newest attempt is the one that is kept: no client waits for another. A copy of
+//!   an attempt whose successor does not wait finds what that one came to. A read stays, and waits for what it waited for (0060).
 //! - Memory is looked for now and then, not in each turn: the first that waits for it is drafted for that.
 //! - An update for which there is no place is refused, as it would have been without waiting, and comes again by itself.
 
@@ -160,6 +160,12 @@ impl Waiting {
         view.encode(&mut frame);
         let read = WaitingRead { to, read_id: view.read_id, payload: frame[FRAME_HEADER_BYTES..].into() };
         self.room.wait(rpcs.into_iter().map(Condition::Distributed).collect(), Waits::Read(read)).is_empty()
+    }
+
+    /// Whether this read waits.
+    #[inline]
+    pub fn has_read(&self, to: Endpoint, read_id: u64) -> bool {
+        self.room.len(READS) > 0 && self.room.get(Id::Read(to, read_id)).is_some()
     }
 
     /// Keeps an answer until this gate has opened. False: there is no place for it.
