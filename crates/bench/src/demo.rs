@@ -7,6 +7,7 @@
 
 mod faults;
 mod load;
+mod pace;
 mod show;
 
 use std::path::{Path, PathBuf};

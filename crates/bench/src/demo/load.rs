@@ -20,6 +20,7 @@ use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
+use super::pace::Pace;
 use crate::limits;
 
 /// Groups of keys; a group's keys share a tag, and so a shard.
@@ -200,7 +201,7 @@ struct UnderWay {
 pub(super) struct Load {
     table: TableId,
     rng: Rng,
-    interval: Duration,
+    pace: Pace,
     next: Tick,
     /// The load ends: calls under way are waited for.
     ending: Arc<AtomicBool>,
@@ -221,7 +222,7 @@ impl Load {
         Self {
             table,
             rng: Rng::new(seed),
-            interval,
+            pace: Pace::new(interval),
             next: Clock::now(),
             ending,
             give_up: None,
@@ -269,7 +270,7 @@ impl Load {
         self.under_way.insert(call, UnderWay { work, sent: now });
     }
 
-    /// Half increment one counter; some increment two at once, put several keys at once, or move money; a few look at it.
+    /// At least half increment one counter; some increment two at once, put several keys at once, or move money; a few look at it.
     fn draw(&mut self) -> Work {
         let group = self.rng.below(u64::from(GROUPS)) as u32;
         let first = self.rng.below(u64::from(GROUP_COUNTERS)) as u32;
@@ -280,19 +281,26 @@ impl Load {
             0..10 => Work::Increment { counter: counter(first), delta: deltas[0] },
             10..13 => Work::IncrementBoth { counters: [counter(first), counter(first + 1)], deltas },
             13..16 => Work::PutTogether { group },
-            16..19 => {
+            // One at a time, as people move money: else, on a slow machine, ever more would wait for the same accounts.
+            16..19 if !self.is_under_way(|work| matches!(work, Work::Transfer { .. })) => {
                 let from = self.rng.below(u64::from(ACCOUNTS)) as u32;
                 let to = (from + self.rng.between(1, u64::from(ACCOUNTS) - 1) as u32) % ACCOUNTS;
                 Work::Transfer { accounts: [from, to], amount: deltas[0] }
             }
-            _ => Work::Look,
+            19 if !self.is_under_way(|work| matches!(work, Work::Look)) => Work::Look,
+            _ => Work::Increment { counter: counter(first), delta: deltas[0] },
         }
+    }
+
+    fn is_under_way(&self, is_it: fn(Work) -> bool) -> bool {
+        self.under_way.values().any(|under_way| is_it(under_way.work))
     }
 
     fn on_completed(&mut self, under_way: UnderWay, completion: Completion, call: CallId) {
         match completion {
             Completion::Executed { result, path, attempts } => {
                 let now = Clock::now();
+                self.pace.note(now.since(under_way.sent));
                 self.tally.retries += u64::from(attempts.saturating_sub(1));
                 let latency = match path {
                     Path::Fast => &mut self.tally.fast,
@@ -388,7 +396,7 @@ impl Application<Session> for Load {
         }
         if session.is_open() && (!self.shards.is_empty() || self.find_shards(session)) {
             while self.next <= now && self.under_way.len() < limits::DEMO_OUTSTANDING_MAX {
-                self.next = self.next.after(self.interval);
+                self.next = self.next.after(self.pace.interval());
                 self.send(now, session, out);
             }
         }
