@@ -1,12 +1,13 @@
 //! `kasha-lab sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
 use kasha_runtime::{say, thread_cpu_nanos};
@@ -42,8 +43,9 @@ pub struct SimArguments {
     /// Print every frame, write and start of the one run to standard error.
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path.
-    #[arg(long, conflicts_with_all = ["seed", "seeds", "processor_seconds", "scenario"])]
+    /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path. After a sweep with
+    /// `--processor-seconds`: until both together reach every path.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
     runs: Option<PathBuf>,
     /// Write such a file: a few of the runs, which together reach everything that the whole sweep reaches.
     #[arg(long, conflicts_with = "seed")]
@@ -98,10 +100,19 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
         let options = SimOptions { trace: arguments.trace, planted, ..SimOptions::new(scenario, seed) };
         return show(&kasha_sim::run(options));
     }
-    if let Some(file) = &arguments.runs {
-        return run_list(arguments, file, planted);
+    match (&arguments.runs, arguments.processor_seconds) {
+        (None, _) => sweep_all(arguments, &scenarios, planted).map(drop),
+        (Some(file), None) => run_list(arguments, file, planted, None),
+        (Some(file), Some(_)) => {
+            ensure!(
+                arguments.cover.is_none(),
+                "--cover chooses among the runs of a sweep or of a list: leave one away"
+            );
+            read_list(file)?;
+            let swept = sweep_all(arguments, &scenarios, planted)?;
+            run_list(arguments, file, planted, Some(&swept))
+        }
     }
-    sweep_all(arguments, &scenarios, planted)
 }
 
 /// Shows everything that is known about one run.
@@ -121,7 +132,7 @@ fn show(report: &RunReport) -> Result<()> {
     bail!("seed {}: {} violations", report.options.seed, report.violations.len())
 }
 
-fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
+fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<SweepReport> {
     let cover = Mutex::new(Cover::default());
     let bar = progress_bar(arguments.processor_seconds.is_none().then_some(arguments.seeds));
     let progress = |run: &RunReport| {
@@ -142,7 +153,8 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
         None => report.unreached(arguments.scenario.is_none()),
         Some(_) => Vec::new(),
     };
-    conclude(&report, &unreached)
+    conclude(&report, &unreached)?;
+    Ok(report)
 }
 
 /// The most seeds of a sweep with a budget of time.
@@ -184,22 +196,35 @@ fn write_cover(arguments: &SimArguments, cover: Mutex<Cover>) -> Result<()> {
     Ok(())
 }
 
-/// Does the runs of a list, which together must reach everything.
-fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let list = cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
-    say!("commit {}, {} runs of {}", commit(), list.len(), file.display());
-    let bar = progress_bar(Some(list.len() as u64));
+/// Does the runs of a list, which together must reach everything. After a sweep: those that are needed so that both together do.
+fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>, swept: Option<&SweepReport>) -> Result<()> {
+    let list = read_list(file)?;
+    let count = list.len() as u64;
+    say!("commit {}, {count} runs of {}", commit(), file.display());
     let runs = list.into_iter().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
     let cover = Mutex::new(Cover::default());
+    let is_swept = |name: &&str| swept.is_some_and(|swept| swept.probes.get(name) > 0);
+    let missing: BTreeSet<_> = must_reach(true, true).filter(|name| !is_swept(name)).collect();
+    if swept.is_some() {
+        say!("the sweep has left {} paths to reach", missing.len());
+        if missing.is_empty() {
+            return Ok(());
+        }
+    }
+    let missing = Mutex::new(missing);
+    let bar = progress_bar(Some(count));
     let report = run_each(runs, jobs(arguments), |run| {
         cover.lock().expect("nobody panics with it").add(run);
-        note(&bar, run)
+        let mut missing = missing.lock().expect("nobody panics with it");
+        missing.retain(|name| run.probes.get(name) == 0);
+        note(&bar, run) && (swept.is_none() || !missing.is_empty())
     });
     bar.finish_and_clear();
-    write_cover(arguments, cover)?;
-    let missed = must_reach(true, true).filter(|name| report.probes.get(name) == 0);
-    let missed: Vec<_> = missed.map(|name| format!("{name}: in no run")).collect();
+    if swept.is_none() {
+        write_cover(arguments, cover)?;
+    }
+    let missing = missing.into_inner().expect("all threads have ended");
+    let missed: Vec<_> = missing.iter().map(|name| format!("{name}: in no run")).collect();
     if !missed.is_empty() {
         say!(
             "the code draws other runs now: make the list anew with `kasha-lab sim --seeds 5000 --cover {}`",
@@ -207,6 +232,11 @@ fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Resu
         );
     }
     conclude(&report, &missed)
+}
+
+fn read_list(file: &Path) -> Result<Vec<(Scenario, u64)>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))
 }
 
 fn jobs(arguments: &SimArguments) -> usize {
