@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -252,8 +253,14 @@ fn progress_bar(runs: Option<u64>) -> ProgressBar {
     bar
 }
 
+/// Where nobody sees the bar, a line a minute says that the runs go on.
 fn note(bar: &ProgressBar, run: &RunReport) -> bool {
+    static MINUTES_TOLD: AtomicU64 = AtomicU64::new(0);
     bar.inc(1);
+    let minutes = bar.elapsed().as_secs() / 60;
+    if bar.is_hidden() && MINUTES_TOLD.swap(minutes, Ordering::Relaxed) != minutes {
+        say!("{} runs in {minutes} min", bar.position());
+    }
     if !run.violations.is_empty() {
         bar.suspend(|| say!("FAILED {}", to_paste(run.line())));
     }
