@@ -1,6 +1,5 @@
 //! `kasha-lab sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
 
-use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use kasha_runtime::{say, thread_cpu_nanos};
@@ -44,9 +43,8 @@ pub struct SimArguments {
     /// Print every frame, write and start of the one run to standard error.
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path. After a sweep with
-    /// `--processor-seconds`: until both together reach every path.
-    #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
+    /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "processor_seconds", "scenario"])]
     runs: Option<PathBuf>,
     /// Write such a file: a few of the runs, which together reach everything that the whole sweep reaches.
     #[arg(long, conflicts_with = "seed")]
@@ -101,19 +99,10 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
         let options = SimOptions { trace: arguments.trace, planted, ..SimOptions::new(scenario, seed) };
         return show(&kasha_sim::run(options));
     }
-    match (&arguments.runs, arguments.processor_seconds) {
-        (None, _) => sweep_all(arguments, &scenarios, planted).map(drop),
-        (Some(file), None) => run_list(arguments, file, planted, None),
-        (Some(file), Some(_)) => {
-            ensure!(
-                arguments.cover.is_none(),
-                "--cover chooses among the runs of a sweep or of a list: leave one away"
-            );
-            read_list(file)?;
-            let swept = sweep_all(arguments, &scenarios, planted)?;
-            run_list(arguments, file, planted, Some(&swept))
-        }
+    if let Some(file) = &arguments.runs {
+        return run_list(arguments, file, planted);
     }
+    sweep_all(arguments, &scenarios, planted)
 }
 
 /// Shows everything that is known about one run.
@@ -133,7 +122,7 @@ fn show(report: &RunReport) -> Result<()> {
     bail!("seed {}: {} violations", report.options.seed, report.violations.len())
 }
 
-fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<SweepReport> {
+fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
     let cover = Mutex::new(Cover::default());
     let bar = progress_bar(arguments.processor_seconds.is_none().then_some(arguments.seeds));
     let progress = |run: &RunReport| {
@@ -154,8 +143,7 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
         None => report.unreached(arguments.scenario.is_none()),
         Some(_) => Vec::new(),
     };
-    conclude(&report, &unreached)?;
-    Ok(report)
+    conclude(&report, &unreached)
 }
 
 /// The most seeds of a sweep with a budget of time.
@@ -197,35 +185,22 @@ fn write_cover(arguments: &SimArguments, cover: Mutex<Cover>) -> Result<()> {
     Ok(())
 }
 
-/// Does the runs of a list, which together must reach everything. After a sweep: those that are needed so that both together do.
-fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>, swept: Option<&SweepReport>) -> Result<()> {
-    let list = read_list(file)?;
-    let count = list.len() as u64;
-    say!("commit {}, {count} runs of {}", commit(), file.display());
+/// Does the runs of a list, which together must reach everything.
+fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let list = cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
+    say!("commit {}, {} runs of {}", commit(), list.len(), file.display());
+    let bar = progress_bar(Some(list.len() as u64));
     let runs = list.into_iter().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
     let cover = Mutex::new(Cover::default());
-    let is_swept = |name: &&str| swept.is_some_and(|swept| swept.probes.get(name) > 0);
-    let missing: BTreeSet<_> = must_reach(true, true).filter(|name| !is_swept(name)).collect();
-    if swept.is_some() {
-        say!("the sweep has left {} paths to reach", missing.len());
-        if missing.is_empty() {
-            return Ok(());
-        }
-    }
-    let missing = Mutex::new(missing);
-    let bar = progress_bar(Some(count));
     let report = run_each(runs, jobs(arguments), |run| {
         cover.lock().expect("nobody panics with it").add(run);
-        let mut missing = missing.lock().expect("nobody panics with it");
-        missing.retain(|name| run.probes.get(name) == 0);
-        note(&bar, run) && (swept.is_none() || !missing.is_empty())
+        note(&bar, run)
     });
     bar.finish_and_clear();
-    if swept.is_none() {
-        write_cover(arguments, cover)?;
-    }
-    let missing = missing.into_inner().expect("all threads have ended");
-    let missed: Vec<_> = missing.iter().map(|name| format!("{name}: in no run")).collect();
+    write_cover(arguments, cover)?;
+    let missed = must_reach(true, true).filter(|name| report.probes.get(name) == 0);
+    let missed: Vec<_> = missed.map(|name| format!("{name}: in no run")).collect();
     if !missed.is_empty() {
         say!(
             "the code draws other runs now: make the list anew with `kasha-lab sim --seeds 5000 --cover {}`",
@@ -233,11 +208,6 @@ fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>, swept: 
         );
     }
     conclude(&report, &missed)
-}
-
-fn read_list(file: &Path) -> Result<Vec<(Scenario, u64)>> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))
 }
 
 fn jobs(arguments: &SimArguments) -> usize {
