@@ -1,5 +1,6 @@
 //! `cargo xtask mutants`: plants every bug in turn, and prints which checker catches it, at which seed, and how often.
 
+use std::fs;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ struct Options {
     only: Option<Bug>,
     seeds_factor: u64,
     depth: Depth,
-    /// A file to write with the seed that caught each row first.
+    /// A file to write with a seed that caught each row. The seeds that the file has are tried first.
     hints: Option<String>,
     /// If set, instead of the table: every bug in this many seeds of every scenario.
     everywhere: Option<u64>,
@@ -45,6 +46,10 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     let is_whole = options.only.is_none() && options.everywhere.is_none() && options.seeds_factor == 1;
     if options.hints.is_some() && !is_whole {
         return Err("--hints is of the whole table, with the seeds that it names".to_owned());
+    }
+    let known = options.hints.as_ref().and_then(|file| Hints::from_text(&fs::read_to_string(file).ok()?, CAUGHT).ok());
+    if let (Depth::First(hints), Some(known)) = (&mut options.depth, known) {
+        *hints = known;
     }
     Ok(options)
 }
@@ -119,7 +124,7 @@ fn main() -> ExitCode {
         println!("WITHOUT A BUG: {}\n    {}", report.line(), report.violations[0]);
     }
     if let Some(path) = options.hints
-        && let Err(error) = std::fs::write(&path, Hints::of(&tried).to_text())
+        && let Err(error) = fs::write(&path, Hints::of(&tried).to_text())
     {
         eprintln!("{path} cannot be written: {error}");
         return ExitCode::from(2);
