@@ -19,6 +19,7 @@ use kasha_machine::Endpoint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, ListVersion, NodeId, ShardId, Tick};
+use kasha_wire::NodeInfo;
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{GetConfiguration, Heartbeat, HeartbeatAnswer, OpenSession, ShardKnowledge};
 
@@ -188,8 +189,10 @@ impl Coordinator {
             return;
         }
         // It speaks, and is heard: whether others are silent is judged by that. The answer has no lease, and tells nothing.
-        let CoreId { node, .. } = heartbeat.core;
-        if self.decided().incarnation(node) == Some(heartbeat.incarnation) {
+        let CoreId { node, core } = heartbeat.core;
+        let is_its =
+            |info: &&NodeInfo| info.incarnation == heartbeat.incarnation && usize::from(core) < info.cores.len();
+        if self.decided().configuration.node(node).filter(is_its).is_some() {
             self.note_heard(now, from, heartbeat);
         }
         let (sent, cluster_time, clients_below) = (heartbeat.sent, ClusterTime(0), ClientId(0));

@@ -192,3 +192,16 @@ fn r9_13_a_node_has_spoken_when_all_its_cores_have() {
     }
     assert!(world.beat(3, 1, Vec::new()).is_some_and(|lease| lease > 0), "now all have");
 }
+
+/// Found by a reader of the code: while a coordinator listens it admits nobody, and a core that its node does not have was looked up.
+#[test]
+fn r9_13_a_heartbeat_of_no_core_does_no_harm_while_it_listens() {
+    let mut world = World::serving(3, 2, 1);
+    world.restart();
+    let honest = world.heartbeat_of(&world.nodes[&NodeId(1)].clone(), 0, Vec::new());
+    let stray = message::Heartbeat { core: CoreId { node: NodeId(1), core: 200 }, ..honest.clone() };
+    world.send(conn(NodeId(1), 0), &stray);
+    world.send(conn(NodeId(1), 0), &honest);
+    world.run(5_000);
+    assert!(world.config().shards.iter().all(|shard| shard.phase == ShardPhase::Serving));
+}
