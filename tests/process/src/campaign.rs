@@ -73,24 +73,32 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Waits until a thread has come so far that `is_done` says so. False: the thread has ended before.
+/// Waits until a thread has come as far as `goal`. False: the thread has ended before. The patience counts from its last step: on a slow
+/// host all steps together may take longer.
 pub(crate) fn wait_for<T>(
     thread: &JoinHandle<T>,
     patience: Duration,
     stuck: &str,
-    is_done: impl Fn() -> bool,
+    goal: u64,
+    come: impl Fn() -> u64,
 ) -> Result<bool, Failure> {
-    let began = Instant::now();
-    while !is_done() {
+    let (mut farthest, mut since) = (0, Instant::now());
+    loop {
+        let now = come();
+        if now >= goal {
+            return Ok(true);
+        }
+        if now > farthest {
+            (farthest, since) = (now, Instant::now());
+        }
         if thread.is_finished() {
             return Ok(false);
         }
-        if began.elapsed() > patience {
+        if since.elapsed() > patience {
             return Err(Failure::Stuck(format!("{stuck}, though the cluster is whole")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(true)
 }
 
 /// An operation on files, processes or networks failed, so that the test cannot continue.
