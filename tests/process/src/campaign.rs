@@ -73,32 +73,24 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Waits until a thread has come as far as `goal`. False: the thread has ended before. The patience counts from its last step: on a slow
-/// host all steps together may take longer.
+/// Waits until a thread has come so far that `is_done` says so. False: the thread has ended before.
 pub(crate) fn wait_for<T>(
     thread: &JoinHandle<T>,
     patience: Duration,
     stuck: &str,
-    goal: u64,
-    come: impl Fn() -> u64,
+    is_done: impl Fn() -> bool,
 ) -> Result<bool, Failure> {
-    let (mut farthest, mut since) = (0, Instant::now());
-    loop {
-        let now = come();
-        if now >= goal {
-            return Ok(true);
-        }
-        if now > farthest {
-            (farthest, since) = (now, Instant::now());
-        }
+    let began = Instant::now();
+    while !is_done() {
         if thread.is_finished() {
             return Ok(false);
         }
-        if since.elapsed() > patience {
+        if began.elapsed() > patience {
             return Err(Failure::Stuck(format!("{stuck}, though the cluster is whole")));
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    Ok(true)
 }
 
 /// An operation on files, processes or networks failed, so that the test cannot continue.

@@ -22,7 +22,7 @@ const USAGE: &str =
   --loopback     no virtual network, so that nothing is cut
   --keep         keep the folders of good rounds too
   --plan         only print what would be done
-  --beyond       lose what may be lost, and insist that it is noticed; with --long, from shards that are filled, too
+  --beyond       lose what may be lost, and insist that it is noticed
   --only FAULT   rounds with this fault alone, twice; `--only list` names all
                  (`cargo xtask process-tests --only outsiders`: no rounds, but the directed tests of what outsiders found)
 
@@ -86,7 +86,7 @@ impl Arguments {
 /// A round in a folder of its own; the folder stays if it fails.
 fn one_round(arguments: &Arguments, seed: u64, is_long: bool, table: &mut Table) -> Result<(), Failure> {
     let plan = match arguments.only {
-        _ if arguments.beyond => Plan::beyond_promise(seed, is_long),
+        _ if arguments.beyond => Plan::beyond_promise(seed),
         Some(kind) => Plan::only(seed, kind),
         None => Plan::draw(seed, is_long),
     };

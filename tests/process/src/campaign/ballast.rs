@@ -95,8 +95,8 @@ impl Ballast {
         };
         let thread = spawn(Box::new(job)).map_err(broken("no thread"))?;
         let ballast = Self { shared, keys, thread };
-        let filled = || ballast.shared.filled.load(Ordering::Relaxed);
-        match wait_for(&ballast.thread, PATIENCE, "the shards are not filled", keys, filled)? {
+        let is_filled = || ballast.shared.filled.load(Ordering::Relaxed) == keys;
+        match wait_for(&ballast.thread, PATIENCE, "the shards are not filled", is_filled)? {
             true => Ok(ballast),
             false => ballast.end().map(|_| unreachable!("it ends when it is told")),
         }

@@ -17,10 +17,12 @@ use super::{Failure, broken};
 use crate::place::SmallDisk;
 use crate::process::{bare_command, health, list};
 
-/// How long a healed cluster may go without coming nearer to being whole. A node that was lost repeatedly is taken back after eight
-/// leases, and into a shard that avoids it after ten more. A slow host makes every step slow, and a cluster that goes round in a circle
-/// comes no nearer: so the time counts from the last step forward.
-const STUCK: Duration = Duration::from_secs(120);
+/// How long a healed cluster may take until it is whole. A node that was lost repeatedly is taken back after eight
+/// leases, and into a shard that avoids it after ten more.
+const WHOLE: Duration = Duration::from_secs(120);
+/// Pauses between two questions whether it is whole: the longer that takes, the longer.
+const ASK_LEAST: Duration = Duration::from_millis(100);
+const ASK_MOST: Duration = Duration::from_secs(1);
 /// How often the campaign says why a cluster is not whole yet.
 const TELL: Duration = Duration::from_secs(15);
 /// Room on a small disk, in MiB.
@@ -82,7 +84,7 @@ impl Field {
         let started = Instant::now();
         while !self.machine(hub).said().contains("listens at") {
             self.machine(hub).look()?;
-            if started.elapsed() > STUCK {
+            if started.elapsed() > WHOLE {
                 return Err(Failure::Stuck(format!("{hub} does not listen")));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -368,7 +370,7 @@ impl Field {
     /// If that does not come, or a process ends by itself.
     pub fn becomes_whole(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
-        let (mut tell_at, mut nearest, mut nearest_at) = (TELL, 0, began);
+        let mut tell_at = TELL;
         loop {
             self.look()?;
             // A node may have stopped only now because of its full disk.
@@ -379,23 +381,16 @@ impl Field {
             {
                 break;
             }
-            let near = status.as_ref().map_or(0, wholeness);
-            if near > nearest {
-                (nearest, nearest_at) = (near, Instant::now());
-            }
             let ill = status.map_or_else(|error| error, |status| ills(&status));
             if began.elapsed() > tell_at {
                 tell_at += TELL;
                 println!("    after {} ms not whole yet: {ill}", began.elapsed().as_millis());
             }
-            if nearest_at.elapsed() > STUCK {
-                let since = began.elapsed();
-                let stuck =
-                    format!("after {since:.0?} the cluster is not whole, and for {STUCK:?} it came no nearer: {ill}");
-                return Err(Failure::Stuck(stuck));
+            if began.elapsed() > WHOLE {
+                return Err(Failure::Stuck(format!("after {WHOLE:?} the cluster is not whole: {ill}")));
             }
-            // Each question costs a process, and answers of all cores: the longer it takes, the less often it is asked.
-            std::thread::sleep((began.elapsed() / 20).max(Duration::from_millis(100)));
+            // Each question costs a process, and answers of all cores, which have enough to do.
+            std::thread::sleep((began.elapsed() / 20).clamp(ASK_LEAST, ASK_MOST));
         }
         for machine in &mut self.machines {
             machine.may_end = false;
@@ -409,17 +404,6 @@ impl Field {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
-}
-
-/// How near a cluster is to being whole: this grows with each node that is back, each shard that serves, each copy that is whole.
-fn wholeness(status: &Json) -> usize {
-    let alive = list(&status["nodes"]).iter().filter(|node| node["alive"] == true).count();
-    let of_shard = |shard: &Json| {
-        let is_whole = |member: &&Json| member["complete"] == true && member["copy"] == "whole";
-        let copies = list(&shard["members"]).iter().filter(is_whole).count();
-        copies + usize::from(shard["status"]["state"] == "serving") + usize::from(shard["health"] == "healthy")
-    };
-    alive + list(&status["shards"]).iter().map(of_shard).sum::<usize>()
 }
 
 /// The parts of a status that are not healthy.
@@ -438,34 +422,4 @@ fn ills(status: &Json) -> String {
         ));
     }
     ills.join("\n    ")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn each_step_towards_wholeness_counts_and_a_step_back_does_not() {
-        let status = |alive: [bool; 2], copies: [&str; 2], state: &str, health: &str| {
-            let members: Vec<_> =
-                copies.iter().map(|copy| json!({ "complete": *copy != "joining", "copy": copy })).collect();
-            let shards = json!([{ "members": members, "status": { "state": state }, "health": health }]);
-            wholeness(&json!({ "nodes": alive.map(|alive| json!({ "alive": alive })), "shards": shards }))
-        };
-        let steps = [
-            status([true, false], ["damaged", "silent"], "fencing", "recovering"),
-            status([true, true], ["damaged", "silent"], "fencing", "recovering"),
-            status([true, true], ["whole", "joining"], "fencing", "recovering"),
-            status([true, true], ["whole", "joining"], "serving", "copying old data"),
-            status([true, true], ["whole", "whole"], "serving", "healthy"),
-        ];
-        assert!(steps.is_sorted_by(|one, next| one < next), "{steps:?}");
-        assert_eq!(
-            status([true, true], ["silent", "whole"], "null", "primary silent"),
-            steps[2],
-            "another one was better"
-        );
-    }
 }

@@ -196,12 +196,10 @@ impl Plan {
     }
 
     /// Every machine loses power under `replicated`, several times, with flushes that are too rare. That is more than Kasha
-    /// survives, so that the judges must say that something is lost; but no transaction may be lost by half. Only a long round has ballast.
+    /// survives, so that the judges must say that something is lost; but no transaction may be lost by half.
     #[must_use]
-    pub fn beyond_promise(seed: u64, long: bool) -> Self {
+    pub fn beyond_promise(seed: u64) -> Self {
         let mut shape = Shape::draw(&mut Rng::new(seed));
-        // To fill the shards takes a minute and more, and to copy all of that five times much longer than all the rest.
-        shape.has_ballast &= long;
         (shape.fsync, shape.own_coordinator, shape.small_disk) = (false, true, None);
         shape.flush_interval = Duration::from_secs(3600);
         let phase = |kept| {

@@ -61,8 +61,8 @@ impl Probe {
         };
         let thread = net.thread("probe", job).map_err(broken("no thread"))?;
         let probe = Self { stop, answered, thread };
-        let answered = || u64::from(probe.answered.load(Ordering::Relaxed) == 0);
-        match wait_for(&probe.thread, PATIENCE, "a probe's key is not answered", 1, answered)? {
+        let is_answered = || probe.answered.load(Ordering::Relaxed) == 0;
+        match wait_for(&probe.thread, PATIENCE, "a probe's key is not answered", is_answered)? {
             true => Ok(probe),
             false => probe.end().map(|_| unreachable!("it ends when it is told")),
         }
