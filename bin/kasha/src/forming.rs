@@ -8,11 +8,24 @@ use anyhow::{Context, Result};
 use kasha_client::{Client, ClientOptions};
 use kasha_wire::ShardPhase;
 
+use crate::stopping::StopRequest;
+
 /// How often it is checked whether this cluster can still come up.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until every shard serves, or `check` fails. If that takes long, prints what it waits for.
-pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Result<()>) -> Result<()> {
+/// How the wait for a cluster ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Formed {
+    Serving,
+    AskedToStop,
+}
+
+/// Waits until every shard serves, the operator asks to stop, or `check` fails. If that takes long, prints what it waits for.
+pub fn wait_until_serving(
+    coordinator: SocketAddr,
+    asked: &StopRequest,
+    mut check: impl FnMut() -> Result<()>,
+) -> Result<Formed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = ClientOptions { connect_timeout: Duration::from_secs(60), ..ClientOptions::default() };
@@ -20,11 +33,15 @@ pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Re
         let client = loop {
             match tokio::time::timeout(Duration::from_millis(50), &mut connecting).await {
                 Ok(client) => break client.context("the cluster does not come up")?,
+                Err(_) if asked.came() => return Ok(Formed::AskedToStop),
                 Err(_) => check()?,
             }
         };
         let mut told = std::time::Instant::now();
         loop {
+            if asked.came() {
+                return Ok(Formed::AskedToStop);
+            }
             check()?;
             // A coordinator that has lost its memory tells no configuration (R9.13).
             let Ok(configuration) = tokio::time::timeout(LOOK_EVERY, client.fresh_configuration()).await else {
@@ -38,7 +55,7 @@ pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Re
                 .map(|s| s.shard)
                 .collect();
             if !configuration.shards.is_empty() && waiting.is_empty() {
-                return Ok(());
+                return Ok(Formed::Serving);
             }
             if told.elapsed() > Duration::from_secs(3) {
                 told = std::time::Instant::now();

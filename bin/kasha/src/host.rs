@@ -26,6 +26,7 @@ use kasha_wire::{Durability, WireVersions};
 
 use crate::folder::stored_in;
 use crate::place::{Place, resolver};
+use crate::stopping::StopRequest;
 use crate::talk::Talk;
 use crate::telling::{Ended, TellCommits, TellLease};
 
@@ -427,19 +428,10 @@ fn ask_cluster(coordinator: &Place, resolver: &Resolver, wanted: Option<ClusterI
     Ok(Talk::connect_to_one_of(&addresses, wanted)?.cluster)
 }
 
-/// Runs nodes until they are told to stop, or one of their loops fails.
-pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> Result<()> {
-    let (signal, signals) = mpsc::channel();
-    let mut registered =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    spawn_loop("signals", None, move || {
-        if let Some(number) = registered.forever().next() {
-            let _ = signal.send(number);
-        }
-    })
-    .context(NO_THREAD)?;
+/// Runs nodes until the operator asks them to stop, or one of their loops fails.
+pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>, asked: &StopRequest) -> Result<()> {
     let mut failure = loop {
-        if signals.try_recv().is_ok() {
+        if asked.came() {
             break None;
         }
         match ended.recv_timeout(Duration::from_millis(50)) {

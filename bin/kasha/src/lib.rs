@@ -26,6 +26,7 @@ mod settings;
 mod start;
 mod status;
 mod stderr;
+pub mod stopping;
 mod suggest;
 mod talk;
 mod telling;

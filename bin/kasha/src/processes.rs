@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +13,8 @@ use kasha_runtime::say;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::forming::wait_until_serving;
+use crate::forming::{Formed, wait_until_serving};
+use crate::stopping::StopRequest;
 
 /// A killed node stays away for so long, that one can see what its cluster does meanwhile.
 const STAYS_AWAY: Duration = Duration::from_secs(5);
@@ -77,38 +77,24 @@ pub fn end_with(parent: u32) -> Result<()> {
 
 /// Starts all nodes, and looks after them until it is told to stop, or one of them fails.
 pub fn run(specs: Vec<Spec>, coordinator: SocketAddr, flag: &str, data: &Path) -> Result<()> {
-    let (signal, signals) = mpsc::channel();
-    let mut registered = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-    kasha_runtime::spawn_loop("signals", None, move || {
-        if let Some(number) = registered.forever().next() {
-            let _ = signal.send(number);
-        }
-    })
-    .context("cannot start a thread: raise this user's limit of processes (ulimit -u) (K0408)")?;
+    let asked = StopRequest::listen()?;
     let mut nodes = Vec::new();
     for spec in specs {
         let process = Process::Runs(spec.start()?);
         nodes.push(Node { spec, process });
     }
-    let is_asked_to_stop = || signals.try_recv().is_ok();
-    let mut asked = false;
-    let served = wait_until_serving(coordinator, || {
-        asked |= is_asked_to_stop();
-        if asked {
-            bail!("stopped before the cluster served (K0403)");
+    let formed =
+        wait_until_serving(coordinator, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
+    match formed {
+        Ok(Formed::Serving) => tell_ready(&nodes, coordinator, flag, data),
+        Ok(Formed::AskedToStop) => {}
+        Err(error) => {
+            let _ = stop(nodes);
+            return Err(error);
         }
-        nodes.iter_mut().try_for_each(|node| node.look().map(|_| ()))
-    });
-    if asked {
-        return stop(nodes);
     }
-    if let Err(error) = served {
-        let _ = stop(nodes);
-        return Err(error);
-    }
-    tell_ready(&nodes, coordinator, flag, data);
     loop {
-        if is_asked_to_stop() {
+        if asked.came() {
             return stop(nodes);
         }
         let looked: Result<Vec<_>> = nodes.iter_mut().map(Node::look).collect();

@@ -20,6 +20,7 @@ use crate::host::{
 };
 use crate::place::Place;
 use crate::settings::Settings;
+use crate::stopping::StopRequest;
 
 #[derive(Args)]
 pub struct ServerArguments {
@@ -131,6 +132,7 @@ pub fn run(arguments: &ServerArguments) -> Result<()> {
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let node = RunningNode::start(&spec, &ended)?;
+    let asked = StopRequest::listen()?;
     let (cores, coordinator) = node.listens();
     let cores: Vec<_> = cores.iter().map(ToString::to_string).collect();
     match coordinator {
@@ -143,5 +145,5 @@ pub fn run(arguments: &ServerArguments) -> Result<()> {
     if !cores.is_empty() {
         say!("node-{} listens at {}", spec.node, cores.join(" "));
     }
-    wait_and_stop(vec![node], &endings)
+    wait_and_stop(vec![node], &endings, &asked)
 }

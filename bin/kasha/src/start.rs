@@ -14,13 +14,14 @@ use kasha_types::NodeId;
 use kasha_wire::Durability;
 
 use crate::folder::{Nodes, node_folder};
-use crate::forming::wait_until_serving;
+use crate::forming::{Formed, wait_until_serving};
 use crate::host::{
     ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
 use crate::place::Place;
 use crate::processes::Spec;
+use crate::stopping::StopRequest;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
 pub const FIRST_PORT: u16 = 7400;
@@ -174,10 +175,14 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         }
         nodes.push(node);
     }
-    wait_until_serving(coordinator, || match endings.try_recv() {
+    let asked = StopRequest::listen()?;
+    let formed = wait_until_serving(coordinator, &asked, || match endings.try_recv() {
         Ok((name, Err(error))) => bail!("{name}: {error}"),
         Ok((_, Ok(()))) | Err(_) => Ok(()),
     })?;
+    if formed == Formed::AskedToStop {
+        return wait_and_stop(nodes, &endings, &asked);
+    }
     say!("ready");
     say!("  coordinator  {coordinator}");
     for (number, node) in of_folder.numbers.iter().zip(&nodes) {
@@ -189,7 +194,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
     );
     say!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
-    wait_and_stop(nodes, &endings)
+    wait_and_stop(nodes, &endings, &asked)
 }
 
 /// What a client's command line needs to reach the cluster.

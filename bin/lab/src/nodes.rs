@@ -17,6 +17,7 @@ use kasha_wire::Durability;
 
 use kasha::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
 use kasha::place::Place;
+use kasha::stopping::StopRequest;
 
 #[derive(Args)]
 pub struct DemoArguments {
@@ -118,7 +119,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let node = RunningNode::start(&spec, &ended)?;
-    wait_and_stop(vec![node], &endings)
+    wait_and_stop(vec![node], &endings, &StopRequest::listen()?)
 }
 
 pub fn demo(arguments: &DemoArguments) -> Result<()> {

@@ -1,9 +1,14 @@
 //! `kasha start` is killed, stopped, and started again with the same folder: all data is there.
 #![allow(missing_docs)]
 
+use std::io::{Read, Write};
+
 use kasha_process_tests::place::{Folder, free_ports, is_free};
-use kasha_process_tests::process::{Process, cli, cli_says, command, wait_until_healthy};
-use rustix::process::Signal;
+use kasha_process_tests::process::{
+    Process, bare_command, cli, cli_says, command, die_with_this_thread, wait_until_healthy,
+};
+use kasha_process_tests::wait_for;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn start(folder: &Folder, port: u16) -> Process {
     let (data, port) = (folder.path().to_str().unwrap(), port.to_string());
@@ -60,4 +65,30 @@ fn sigterm_and_ctrl_c_end_it_well() {
         process.stop(signal);
         assert!((port..port + 4).all(is_free), "its ports are free again");
     }
+}
+
+/// An operator's script may send SIGTERM as soon as the cluster answers, before the process has told anybody that it is ready.
+/// Here the process cannot tell it: nobody reads its output, which is full.
+#[test]
+fn sigterm_ends_it_well_before_it_has_said_that_it_is_ready() {
+    let (folder, port) = (Folder::new("stop-early"), free_ports(4));
+    let (data, text) = (folder.path().to_str().unwrap(), port.to_string());
+    let (mut output, mut full) = std::io::pipe().unwrap();
+    let room = rustix::pipe::fcntl_getpipe_size(&full).unwrap();
+    full.write_all(&vec![b'\n'; room]).unwrap();
+    let mut command = bare_command(&["start", "--data", data, "--port", &text, "--memory-mib", "64"]);
+    command.stdout(full);
+    die_with_this_thread(&mut command);
+    let mut process = command.spawn().unwrap();
+    drop(command);
+    wait_for("an answer", || {
+        let put = cli(port, &["put", "greeting", "hello"]);
+        if put.status.success() { Ok(()) } else { Err(format!("{put:?}")) }
+    });
+    kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+    let mut said = String::new();
+    output.read_to_string(&mut said).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(0), "{}", said.trim());
+    let _process = start(&folder, port);
+    assert_eq!(cli_says(port, &["get", "greeting"]), "hello");
 }
