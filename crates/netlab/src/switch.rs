@@ -3,7 +3,6 @@
 //! A thread that changes or reads a link sends the switch a closure and waits until it has run. So there are no locks,
 //! and N2 holds. The switch sleeps until the next packet is due, as exactly as the kernel allows, without timer slack
 //! and with the best niceness. It counts how much too late it was.
-//! timer slack and the best niceness; how much too late it was is counted.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU64;
