@@ -149,7 +149,7 @@ impl Primary {
                 self.shipping.on_attached(now, node, attach)
             }
             AnyMessage::SegmentCopied(message::SegmentCopied { node, attach, segment, offset, .. }) => {
-                self.shipping.on_segment_copied(node, attach, segment, offset, &self.log);
+                self.shipping.on_segment_copied(now, (node, attach), (segment, offset), &self.log);
             }
             _ => {}
         }

@@ -35,8 +35,50 @@ pub(crate) struct Copying {
     pub segments: VecDeque<SegmentId>,
     /// How much of the front one has arrived.
     pub offset: u32,
-    /// When the part under way was sent; `None`: nothing is under way.
-    pub sent: Option<Tick>,
+    /// The part under way; `None`: nothing is under way.
+    pub sent: Option<SentPart>,
+    /// How long a part is under way until the member says that it holds it: the last one, or half of what was known before if that
+    /// is more. (The last part of a segment is short.)
+    pub took: Duration,
+}
+
+/// A part of a segment that is under way to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentPart {
+    first: Tick,
+    last: Tick,
+    /// How often it was sent again.
+    repeats: u32,
+}
+
+impl Copying {
+    pub(crate) fn of(segments: VecDeque<SegmentId>) -> Self {
+        Self { segments, offset: 0, sent: None, took: Duration::ZERO }
+    }
+
+    /// When the part under way is to be sent again. A part is many times longer than an append: if it were sent again while it is
+    /// under way, a slow link or disk would become slower. So a part has twice as long as parts take, and longer each time.
+    pub(crate) fn due(&self, retry: Duration) -> Option<Tick> {
+        let sent = self.sent?;
+        let usual = (retry * 4).max(self.took * 2);
+        let patience = usual * (1 << sent.repeats.min(10));
+        Some(sent.last.after(patience.min(PATIENCE_MAX.max(usual))))
+    }
+
+    pub(crate) fn send(&mut self, now: Tick) {
+        self.sent = Some(match self.sent {
+            Some(sent) => SentPart { last: now, repeats: sent.repeats + 1, ..sent },
+            None => SentPart { first: now, last: now, repeats: 0 },
+        });
+    }
+
+    /// The member holds so much of the front segment.
+    pub(crate) fn arrived(&mut self, now: Tick, offset: u32) {
+        if let Some(sent) = self.sent.take() {
+            self.took = now.since(sent.first).max(self.took / 2);
+        }
+        self.offset = offset;
+    }
 }
 
 /// How far a member's older data is.

@@ -41,7 +41,8 @@ pub struct Pace {
     pub sync_bytes: u64,
     /// Bytes of one append, unless a single group is longer: a piece that a receiver takes in one turn.
     pub append_bytes: u32,
-    /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
+    /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail. A part has
+    /// more time than `retry` where parts take longer.
     pub copy_bytes: u32,
     /// No append begins so many bytes or more beyond what a member has acknowledged: a lagging one must not fill our memory.
     pub window_bytes: u64,
@@ -265,7 +266,7 @@ impl Shipping {
             AttachAt::Keep(_) => Older::FollowsAt(log.end().offset),
             AttachAt::Join(base) => {
                 hit(Probe::JoinedAtSegment);
-                Older::Copying(Copying { segments: older_segments(log, base), offset: 0, sent: None })
+                Older::Copying(Copying::of(older_segments(log, base)))
             }
         };
         peer.state = PeerState::Attaching(start);
@@ -308,21 +309,31 @@ impl Shipping {
     }
 
     /// A joiner holds a segment up to somewhere.
-    pub fn on_segment_copied(&mut self, node: NodeId, attach: AttachId, segment: SegmentId, offset: u32, log: &Log) {
+    pub fn on_segment_copied(
+        &mut self,
+        now: Tick,
+        (node, attach): (NodeId, AttachId),
+        (segment, offset): (SegmentId, u32),
+        log: &Log,
+    ) {
         let Some(peer) = self.peer_mut(node, attach) else { return };
         let Older::Copying(copying) = &mut peer.older else { return };
         match copying.segments.front() {
             None if segment == CLOSING_MARK => peer.older = Older::Complete,
-            // It lacks one after all.
-            None if offset == 0 => copying.segments.push_back(segment),
+            // It lacks one after all. One that was freed here is known to be freed there soon: the mark is not sent again at once.
+            None if offset == 0 => {
+                copying.segments.push_back(segment);
+                if log.used_bytes(segment).is_some() {
+                    copying.sent = None;
+                }
+            }
             None => {}
             // Less than before: it began anew, and wants the rest again.
             Some(&front) if front == segment && offset != copying.offset => {
                 if offset < copying.offset {
                     hit(Probe::CopyBeganAnew);
                 }
-                copying.offset = offset;
-                copying.sent = None;
+                copying.arrived(now, offset);
                 if log.used_bytes(front).is_none_or(|total| offset >= total) {
                     copying.segments.pop_front();
                     copying.offset = 0;
@@ -431,15 +442,15 @@ impl Shipping {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
         let due = |peer: &Peer| {
+            let retry = self.pace.retry;
             let copying = match &peer.older {
-                Older::Copying(copying) => copying.sent,
+                Older::Copying(copying) => copying.due(retry),
                 Older::FollowsAt(_) | Older::Complete => None,
             };
             let waits = peer.state != PeerState::Attached || peer.positions.owes();
             let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
-            let retry = self.pace.retry;
             let again = since.map(|since| since.after(peer.patience(retry)));
-            [again, copying.map(|sent| sent.after(retry))].into_iter().flatten().min()
+            [again, copying].into_iter().flatten().min()
         };
         let batch = match self.progress.target() {
             None => self.unsynced_since.map(|since| since.after(self.pace.sync_interval)),
@@ -558,16 +569,16 @@ fn ship(
 fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace, log: &Log, out: &mut Effects) {
     let attach = peer.attach;
     let Older::Copying(copying) = &mut peer.older else { return };
-    if copying.sent.is_some_and(|sent| now.since(sent) < pace.retry) {
+    if copying.due(pace.retry).is_some_and(|due| now < due) {
         return;
     }
     // Freed meanwhile: the joiner learns of it from the tail.
     while copying.segments.front().is_some_and(|&front| log.used_bytes(front).is_none()) {
         hit(Probe::FreedWhileCopied);
         copying.segments.pop_front();
-        copying.offset = 0;
+        (copying.offset, copying.sent) = (0, None);
     }
-    copying.sent = Some(now);
+    copying.send(now);
     let message = match copying.segments.front() {
         Some(&segment) => {
             let total = log.used_bytes(segment).expect("just seen");

@@ -46,7 +46,7 @@ fn at(millis: u64) -> Tick {
 #[derive(Debug)]
 enum Sent {
     Append { to: LogEnd, round: Round, synced: LogEnd },
-    Copy { segment: SegmentId, total: u32 },
+    Copy { segment: SegmentId, total: u32, upto: u32 },
     Fence,
     Attach,
 }
@@ -65,8 +65,8 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
                     Sent::Append { to: LogEnd(view.from.0 + len), round: view.round, synced: view.synced }
                 }
                 _ => match AnyMessage::decode(payload).expect("a message") {
-                    AnyMessage::CopySegment(message::CopySegment { segment, total, .. }) => {
-                        Sent::Copy { segment, total }
+                    AnyMessage::CopySegment(message::CopySegment { segment, total, offset, bytes, .. }) => {
+                        Sent::Copy { segment, total, upto: offset + u32::try_from(bytes.0.len()).expect("a part") }
                     }
                     AnyMessage::Fence(_) => Sent::Fence,
                     AnyMessage::Attach(_) => Sent::Attach,
@@ -210,14 +210,73 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
     let mut copied = Vec::new();
     for millis in 60..200 {
         for sent in pump(&mut shipping, &log, at(millis * 30)) {
-            let Sent::Copy { segment, total } = sent else { continue };
+            let Sent::Copy { segment, total, .. } = sent else { continue };
             copied.push(segment);
             let attach = peer(&shipping, 2).attach();
-            shipping.on_segment_copied(NodeId(2), attach, segment, total, &log);
+            shipping.on_segment_copied(at(millis * 30), (NodeId(2), attach), (segment, total), &log);
         }
     }
     assert_eq!(copied.last(), Some(&CLOSING_MARK));
     assert_eq!(shipping.copied().collect::<Vec<_>>(), [NodeId(2)]);
+}
+
+/// A part that is sent again while it is under way makes a slow link slower. One part teaches how long parts take; the last one of a
+/// segment is short, and the link is one after the other.
+#[test]
+fn on_a_slow_link_parts_of_segments_are_sent_once() {
+    for part_takes_millis in [30, 300, 600, 800] {
+        let pace = Pace { copy_bytes: 1024, ..Pace::default() };
+        let mut shipping = Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, LogEnd::START);
+        let log = log(40);
+        let end = log.end().offset;
+        shipping.set_members([member(1, false, 0)]);
+        shipping.want_synced(end);
+        pump(&mut shipping, &log, at(1));
+        shipping.on_own_durable(end);
+        shipping.set_members([member(1, false, 0), member(2, true, 2)]);
+        attach(&mut shipping, &log, 2);
+        let attach = peer(&shipping, 2).attach();
+        let mut under_way = std::collections::VecDeque::new();
+        let mut times_sent: Vec<((SegmentId, u32), u32)> = Vec::new();
+        let (mut now, mut link_is_free) = (at(3), at(3));
+        while shipping.copied().count() == 0 {
+            let mut has_acknowledged = false;
+            for sent in pump(&mut shipping, &log, now) {
+                let (segment, total, upto) = match sent {
+                    Sent::Copy { segment, total, upto } => (segment, total, upto),
+                    Sent::Append { to, round, .. } => {
+                        acknowledge(&mut shipping, 2, to, round);
+                        has_acknowledged = true;
+                        continue;
+                    }
+                    Sent::Fence | Sent::Attach => continue,
+                };
+                let from = upto.saturating_sub(1) / 1024 * 1024;
+                let micros = u64::from(upto - from) * part_takes_millis * 1000 / 1024 + 1000;
+                link_is_free = link_is_free.max(now).after(std::time::Duration::from_micros(micros));
+                under_way.push_back((link_is_free, segment, upto.min(total)));
+                match times_sent.iter_mut().find(|(sent, _)| *sent == (segment, upto)) {
+                    Some((_, times)) => *times += 1,
+                    None => times_sent.push(((segment, upto), 1)),
+                }
+            }
+            if has_acknowledged {
+                // A turn ends after each frame.
+                continue;
+            }
+            let arrives = under_way.front().map(|&(arrives, ..)| arrives);
+            now =
+                [arrives, shipping.next_deadline()].into_iter().flatten().min().expect("something is awaited").max(now);
+            assert!(now < at(600_000), "it does not end: {times_sent:?}");
+            if let Some((_, segment, upto)) = under_way.pop_front_if(|(arrives, ..)| *arrives <= now) {
+                shipping.on_segment_copied(now, (NodeId(2), attach), (segment, upto), &log);
+            }
+        }
+        let again: Vec<_> = times_sent.iter().enumerate().filter(|(_, (_, times))| *times > 1).collect();
+        assert!(times_sent.len() > 30, "{times_sent:?}");
+        // What was sent too often before anything was known delays the next part, too.
+        assert!(again.iter().all(|(place, (_, times))| *place < 2 && *times <= 4), "{part_takes_millis} ms: {again:?}");
+    }
 }
 
 #[test]
@@ -315,7 +374,7 @@ fn d1_what_was_acknowledged_in_an_earlier_attachment_counts_for_nothing() {
     pump(&mut shipping, &log, at(3));
     acknowledge(&mut shipping, 2, end, Round(1));
     acknowledge_in(&mut shipping, 3, earlier, end, Round(1));
-    shipping.on_segment_copied(NodeId(3), earlier, CLOSING_MARK, 0, &log);
+    shipping.on_segment_copied(at(5), (NodeId(3), earlier), (CLOSING_MARK, 0), &log);
     assert_eq!(shipping.synced(), LogEnd::START, "it holds nothing");
     assert!(!shipping.all_copied());
     acknowledge(&mut shipping, 3, end, Round(1));

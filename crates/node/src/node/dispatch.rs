@@ -244,7 +244,7 @@ impl Node {
             }
             ToPrimary::SegmentCopied(SegmentCopied { shard, epoch, node, attach, segment, offset }) => {
                 if let Some((site, primary)) = self.primary_of(shard, epoch) {
-                    primary.term.shipping.on_segment_copied(node, attach, segment, offset, &site.copy.log);
+                    primary.term.shipping.on_segment_copied(now, (node, attach), (segment, offset), &site.copy.log);
                 }
             }
             ToPrimary::LogPiece(LogPiece { shard, epoch, from, bytes }) => {

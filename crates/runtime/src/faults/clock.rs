@@ -108,7 +108,11 @@ mod tests {
         std::fs::write(&file, "0 0").unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let watched = file.clone();
-        std::thread::spawn(move || watch(&watched, |jumped, ppm| drop(tell.send((jumped, ppm)))));
+        std::thread::spawn(move || {
+            watch(&watched, |jumped, ppm| {
+                let _ = tell.send((jumped, ppm));
+            })
+        });
         assert_eq!(told.recv(), Ok((0, 0)));
         std::fs::write(&new, "5000 -7").unwrap();
         std::fs::rename(&new, &file).unwrap();
