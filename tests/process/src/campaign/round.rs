@@ -82,12 +82,9 @@ fn measure(
     let (led, touched) = field.struck_by(&event.fault, &before);
     field.suffer(std::slice::from_ref(event))?;
     field.becomes_whole()?;
-    // What a fault sets going shows within two leases. The calls that are under way are answered before the probe ends, so a
-    // pause that goes on counts to its end.
-    std::thread::sleep(lease * 2);
-    let seen = probe.end()?;
     load.goes_on(ANSWERS)?;
     let (began, over) = field.moments().expect("a fault began");
+    let seen = probe.end()?;
     let moment = if kind.counts_from_end() { over } else { began };
     let is_hit = |seen: &&Seen| led.is_empty() || led.contains(&seen.shard);
     let is_other = |seen: &&Seen| seen.is_shared && !touched.contains(&seen.shard);
