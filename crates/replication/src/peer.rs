@@ -57,7 +57,8 @@ impl Copying {
     }
 
     /// When the part under way is to be sent again. A part is many times longer than an append: if it were sent again while it is
-    /// under way, a slow link or disk would become slower. So a part has twice as long as parts take, and longer each time.
+    /// under way, a slow link or disk would become slower. So a part has twice as long as parts take, at least four times as long as an
+    /// append, and longer each time. The bound for repeats does not go below what parts are known to take.
     pub(crate) fn due(&self, retry: Duration) -> Option<Tick> {
         let sent = self.sent?;
         let usual = (retry * 4).max(self.took * 2);

@@ -51,10 +51,10 @@ fn line() -> Option<MutexGuard<'static, Line>> {
 
 /// Tells what the file says, now and after each change: the jumps in all, and the drift.
 fn watch(file: &Path, mut tell: impl FnMut(u64, i64)) -> Result<(), Errno> {
-    let changes = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO;
+    let kinds = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::MOVED_TO;
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let watched = inotify::init(inotify::CreateFlags::CLOEXEC)?;
-    inotify::add_watch(&watched, folder, changes)?;
+    inotify::add_watch(&watched, folder, kinds)?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut changes = inotify::Reader::new(watched, &mut buffer);
     loop {
