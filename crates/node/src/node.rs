@@ -159,7 +159,7 @@ impl Machine for Node {
         match input {
             Input::Frame { .. } | Input::Unreachable(_) if self.ending.is_some() => {}
             Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
-            Input::Unreachable(end) => self.on_interrupted(end),
+            Input::Unreachable(end) => self.on_interrupted(now, end),
             Input::Durable(to) => {
                 self.core.local_durable = self.core.local_durable.max(to);
                 for replica in self.replicas.values_mut() {

@@ -16,6 +16,10 @@ use crate::progress::MemberPositions;
 
 /// The longest wait for an answer before a frame is sent again ([`Peer::patience`]).
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
+/// The same for a part of a segment, unless parts take longer.
+const PART_PATIENCE_MAX: Duration = Duration::from_secs(4);
+/// A part of a segment has at least so many times as long for its answer as an append.
+const PART_RETRIES: u32 = 4;
 
 /// Where a member is on its way to being shipped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +41,8 @@ pub(crate) struct Copying {
     pub offset: u32,
     /// The part under way; `None`: nothing is under way.
     pub sent: Option<SentPart>,
-    /// How long a part is under way until the member says that it holds it: the last one, or half of what was known before if that
-    /// is more. (The last part of a segment is short.)
-    pub took: Duration,
+    /// How long a part is under way until the member says that it holds it ([`Copying::arrived`]).
+    took: Duration,
 }
 
 /// A part of a segment that is under way to a member.
@@ -49,6 +52,8 @@ pub(crate) struct SentPart {
     last: Tick,
     /// How often it was sent again.
     repeats: u32,
+    /// Since when the transport says that it may be lost.
+    doubted: Option<Tick>,
 }
 
 impl Copying {
@@ -57,26 +62,41 @@ impl Copying {
     }
 
     /// When the part under way is to be sent again. A part is many times longer than an append: if it were sent again while it is
-    /// under way, a slow link or disk would become slower. So a part has twice as long as parts take, at least four times as long as an
-    /// append, and longer each time. The bound for repeats does not go below what parts are known to take.
+    /// under way, a slow link or disk would become slower. So a part has twice as long as parts take, and longer each time.
+    /// What may be lost is sent again sooner, but not while the transport pauses before it dials again.
     pub(crate) fn due(&self, retry: Duration) -> Option<Tick> {
         let sent = self.sent?;
-        let usual = (retry * 4).max(self.took * 2);
-        let patience = usual * (1 << sent.repeats.min(10));
-        Some(sent.last.after(patience.min(PATIENCE_MAX.max(usual))))
+        let due = sent.last.after(self.patience(sent.repeats, retry));
+        Some(sent.doubted.map_or(due, |since| due.min(since.after(retry * PART_RETRIES))))
+    }
+
+    fn patience(&self, repeats: u32, retry: Duration) -> Duration {
+        let usual = (retry * PART_RETRIES).max(self.took * 2);
+        (usual * (1 << repeats.min(10))).min(PART_PATIENCE_MAX.max(usual))
     }
 
     pub(crate) fn send(&mut self, now: Tick) {
-        self.sent = Some(match self.sent {
+        let again = self.sent.filter(|sent| sent.doubted.is_none());
+        self.sent = Some(match again {
             Some(sent) => SentPart { last: now, repeats: sent.repeats + 1, ..sent },
-            None => SentPart { first: now, last: now, repeats: 0 },
+            None => SentPart { first: now, last: now, repeats: 0, doubted: None },
         });
     }
 
-    /// The member holds so much of the front segment.
-    pub(crate) fn arrived(&mut self, now: Tick, offset: u32) {
+    /// The transport says that the part under way may be lost.
+    pub(crate) fn doubt(&mut self, now: Tick) {
+        if let Some(sent) = &mut self.sent {
+            sent.doubted.get_or_insert(now);
+        }
+    }
+
+    /// The member holds so much of the front segment. The last part of a segment is short, so one part halves what is known at most.
+    /// Nothing longer is learned than the patience that the part had at last: where nothing came through for a minute, or this
+    /// process stood still, parts do not take a minute.
+    pub(crate) fn arrived(&mut self, now: Tick, offset: u32, retry: Duration) {
         if let Some(sent) = self.sent.take() {
-            self.took = now.since(sent.first).max(self.took / 2);
+            let patience = self.patience(sent.repeats, retry);
+            self.took = now.since(sent.first).min(patience).max(self.took / 2);
         }
         self.offset = offset;
     }

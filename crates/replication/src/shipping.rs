@@ -316,6 +316,7 @@ impl Shipping {
         (segment, offset): (SegmentId, u32),
         log: &Log,
     ) {
+        let retry = self.pace.retry;
         let Some(peer) = self.peer_mut(node, attach) else { return };
         let Older::Copying(copying) = &mut peer.older else { return };
         match copying.segments.front() {
@@ -333,7 +334,7 @@ impl Shipping {
                 if offset < copying.offset {
                     hit(Probe::CopyBeganAnew);
                 }
-                copying.arrived(now, offset);
+                copying.arrived(now, offset, retry);
                 if log.used_bytes(front).is_none_or(|total| offset >= total) {
                     copying.segments.pop_front();
                     copying.offset = 0;
@@ -344,9 +345,12 @@ impl Shipping {
     }
 
     /// The transport says that a member cannot be reached: what was sent may be lost.
-    pub fn on_interrupted(&mut self, core: CoreId) {
+    pub fn on_interrupted(&mut self, now: Tick, core: CoreId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.core == core) {
             peer.touched = peer.touched.map(|_| Tick(0));
+            if let Older::Copying(copying) = &mut peer.older {
+                copying.doubt(now);
+            }
         }
     }
 

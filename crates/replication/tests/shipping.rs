@@ -220,6 +220,46 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
     assert_eq!(shipping.copied().collect::<Vec<_>>(), [NodeId(2)]);
 }
 
+/// The link is cut for half a minute while a part is under way. That part's age says nothing about how long parts take: the next one
+/// is lost, too, and sent again soon; and sooner when the
+/// transport says that it may be lost.
+#[test]
+fn after_a_cut_a_lost_part_of_a_segment_is_soon_sent_again() {
+    let pace = Pace { copy_bytes: 1024, ..Pace::default() };
+    let mut shipping = Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, LogEnd::START);
+    let log = log(40);
+    let end = log.end().offset;
+    shipping.set_members([member(1, false, 0)]);
+    shipping.want_synced(end);
+    pump(&mut shipping, &log, at(1));
+    shipping.on_own_durable(end);
+    shipping.set_members([member(1, false, 0), member(2, true, 2)]);
+    attach(&mut shipping, &log, 2);
+    let attach = peer(&shipping, 2).attach();
+    let parts = |shipping: &mut Shipping, millis: std::ops::Range<u64>| -> Vec<(SegmentId, u32)> {
+        let mut parts = Vec::new();
+        for millis in millis {
+            for sent in pump(shipping, &log, at(millis)) {
+                match sent {
+                    Sent::Copy { segment, upto, .. } => parts.push((segment, upto)),
+                    Sent::Append { to, round, .. } => acknowledge(shipping, 2, to, round),
+                    Sent::Fence | Sent::Attach => {}
+                }
+            }
+        }
+        parts
+    };
+    let lost = parts(&mut shipping, 3..30_000);
+    assert!((5..20).contains(&lost.len()) && lost.iter().all(|part| *part == lost[0]), "{lost:?}");
+    shipping.on_segment_copied(at(30_000), (NodeId(2), attach), lost[0], &log);
+    let next = parts(&mut shipping, 30_000..40_000);
+    assert!(next.len() == 2 && next.iter().all(|part| *part != lost[0]), "{next:?}");
+    let core = member(2, true, 2).core;
+    shipping.on_interrupted(at(40_000), core);
+    shipping.on_interrupted(at(40_050), core);
+    assert_eq!(parts(&mut shipping, 40_000..40_150), [next[0]], "once, when the transport may have dialled again");
+}
+
 /// A part that is sent again while it is under way makes a slow link slower. One part teaches how long parts take; the last one of a
 /// segment is short, and the link is one after the other.
 #[test]

@@ -149,7 +149,7 @@ impl Node {
             }
             ToNode::Pong(Pong { sent, node }) => {
                 if self.links.on_pong(&self.core, now, node, sent) {
-                    self.on_interrupted(from);
+                    self.on_interrupted(now, from);
                 }
             }
             ToNode::ToMember(message) => self.on_message_to_member(from, message, out),
@@ -288,10 +288,10 @@ impl Node {
     }
 
     /// What was sent there may be lost: members are asked again without waiting for their turn.
-    pub(crate) fn on_interrupted(&mut self, end: Endpoint) {
+    pub(crate) fn on_interrupted(&mut self, now: Tick, end: Endpoint) {
         let Endpoint::Core(core) = end else { return };
         for primary in self.replicas.values_mut().filter_map(|replica| replica.role.primary_mut()) {
-            primary.term.shipping.on_interrupted(core);
+            primary.term.shipping.on_interrupted(now, core);
         }
     }
 }
