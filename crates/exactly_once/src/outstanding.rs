@@ -146,16 +146,42 @@ impl Outstanding {
 
     /// What [`Self::free_below`] would report.
     pub(crate) fn completed_below(&self, acknowledged: AckedBelow) -> impl Iterator<Item = Place> {
+        self.entries().take_while(move |entry| entry.sequence.0 < acknowledged.0).filter_map(|entry| {
+            match entry.state {
+                State::Completed(place) => Some(place),
+                State::InProgress => None,
+            }
+        })
+    }
+
+    /// Whether all from the first sequence that is not acknowledged to this one are completed.
+    pub(crate) fn is_oldest(&self, sequence: Sequence, acknowledged: AckedBelow) -> bool {
+        let mut next = acknowledged.0;
+        for entry in self.entries().skip_while(|entry| entry.sequence.0 < acknowledged.0) {
+            if next >= sequence.0 || entry.sequence.0 != next || entry.state == State::InProgress {
+                break;
+            }
+            next += 1;
+        }
+        next >= sequence.0
+    }
+
+    /// The completed sequences but this one, up to one above it that is in progress.
+    pub(crate) fn completed_around(&self, sequence: Sequence) -> impl Iterator<Item = Place> {
+        let others = self.entries().filter(move |entry| entry.sequence != sequence);
+        others.map_while(|entry| match entry.state {
+            State::Completed(place) => Some(place),
+            State::InProgress => None,
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
         let (one, many) = match self {
             Self::None => (None, None),
             Self::One(entry) => (Some(entry), None),
             Self::Many(queue) => (None, Some(&queue.0)),
         };
-        let below = one.into_iter().chain(many.into_iter().flatten());
-        below.take_while(move |entry| entry.sequence.0 < acknowledged.0).filter_map(|entry| match entry.state {
-            State::Completed(place) => Some(place),
-            State::InProgress => None,
-        })
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
     /// Drops the completed sequences below `acknowledged`. One still in progress stays, whatever its client claims: a

@@ -360,6 +360,18 @@ impl Tracker {
         client.into_iter().flat_map(|client| client.outstanding.completed_below(request.acknowledged()))
     }
 
+    /// The records that its client can acknowledge when this update is over, if it is the oldest that its client has not finished: what
+    /// is acknowledged is below it, or all between is completed here. (A body keeps the acknowledgement of the time when the client
+    /// built it, R2.1.) Where updates of other shards are unfinished, too, it is fewer.
+    pub fn held_up_by(&self, request: &Request) -> impl Iterator<Item = Place> {
+        let client = self.clients.get(request.rpc.client);
+        let client = client.filter(|client| {
+            let acknowledged = client.acknowledged.max(request.acknowledged());
+            client.outstanding.is_oldest(request.rpc.sequence, acknowledged)
+        });
+        client.into_iter().flat_map(|client| client.outstanding.completed_around(request.rpc.sequence))
+    }
+
     /// Whether the record of `rpc` at `place` must be kept; for the cleaner.
     #[must_use]
     pub fn is_live(&self, rpc: RpcId, place: Place) -> bool {

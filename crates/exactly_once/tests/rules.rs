@@ -370,3 +370,26 @@ fn r4_4_an_acknowledgement_goes_with_the_last_record_though_a_transaction_is_und
     primary.assert_invariants();
     assert_eq!(primary.look_up(&request(1, 22, 22)), LookUp::Stale);
 }
+
+/// The oldest update that its client has not finished holds up the acknowledgement of what was completed around it, up to the next that
+/// is under way. Any other update holds up nothing.
+#[test]
+fn r5_16_the_oldest_unfinished_update_holds_up_what_was_completed_around_it() {
+    let mut tracker = tracker();
+    let held_up = |tracker: &Tracker, request: &Request| tracker.held_up_by(request).collect::<Vec<_>>();
+    assert_eq!(held_up(&tracker, &request(1, 1, 1)), [], "nothing else was completed");
+    complete(&mut tracker, &request(1, 1, 1));
+    complete(&mut tracker, &request(1, 3, 2));
+    complete(&mut tracker, &request(1, 4, 2));
+    let under_way = request(1, 6, 2);
+    tracker.begin(under_way.rpc, under_way.body_hash);
+    complete(&mut tracker, &request(1, 7, 2));
+    let around = [Place(3), Place(4)];
+    assert_eq!(held_up(&tracker, &request(1, 2, 2)), around);
+    assert_eq!(held_up(&tracker, &request(1, 2, 1)), around, "it was built before its client acknowledged the first");
+    assert_eq!(held_up(&tracker, &request(1, 5, 2)), [], "2 is older");
+    assert_eq!(held_up(&tracker, &request(2, 1, 1)), [], "another client's");
+    complete(&mut tracker, &request(1, 2, 2));
+    assert_eq!(held_up(&tracker, &request(1, 5, 2)), [Place(2), Place(3), Place(4)], "all before it is over");
+    assert_eq!(held_up(&tracker, &request(1, 8, 2)), [], "6 is under way");
+}

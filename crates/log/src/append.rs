@@ -20,6 +20,9 @@ pub enum Purpose {
     Normal,
     /// Deletes, which in the end give memory back: may use the reserve, but for what the cleaner needs.
     Freeing,
+    /// The end of an update for which others wait, when deletes have used up the reserve: a few bytes, that let a client acknowledge what
+    /// came later, or another shard go on. May use half of what [`Purpose::Shrinking`] may: nobody promises that more is freed.
+    Unblocking,
     /// What leaves less alive than there was, when deletes have used up the reserve: the way back (R5.16). May use what the
     /// cleaner has, but for a segment.
     Shrinking,

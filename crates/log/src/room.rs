@@ -1,14 +1,14 @@
 //! How much memory a log may still take, and for what (section 5, R5.16).
 //!
 //! ```text
-//! 0 ───────── new data ─┬─ deletes ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┬─ a take-over ─┐
-//!                       │◀ reserve ▶│◀─── a 16th, and two segments ──────────────────────────▶│◀ two segments ▶│
+//! 0 ───────── new data ─┬─ deletes ─┬─ what unblocks ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┬─ a take-over ─┐
+//!                       │◀ reserve ▶│◀─── a 16th, and two segments ────────────────────────────────────────────▶│◀ two segments ▶│
 //!                                   └ memory_max_bytes
 //! ```
 //!
 //! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
-//! new data, a delete or an acknowledgement that frees more than it takes still works when others have used up the reserve of
-//! deletes, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
+//! new data, the end of an update for which others wait finds room when others have used up the reserve of deletes, and so does
+//! a delete or an acknowledgement that frees more than it takes when those ends have used up theirs, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
 //! and the entry that frees what was cleaned always finds room. So does what a witness holds: a new primary executes that before
 //! anything is synced, and so before the cleaner can give anything back ([`TAKEOVER_SEGMENTS`]). A log that a take-over has filled so
 //! far is cleaned there, too: until it is smaller again, everything that stands left of the take-over ends where that ends.
@@ -91,6 +91,7 @@ impl Log {
         let found = match purpose {
             Purpose::Normal => self.find_room_for_live(group),
             Purpose::Freeing
+            | Purpose::Unblocking
             | Purpose::Shrinking
             | Purpose::Promised
             | Purpose::Cleaning
@@ -156,6 +157,7 @@ impl Log {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
+            Purpose::Unblocking => max + (self.limit_of(Purpose::Shrinking) - max) / 2,
             Purpose::Shrinking | Purpose::Promised => self.limit_of(Purpose::Cleaning) - segment,
             Purpose::Cleaning => self.segments_max_of(Purpose::Cleaning) * segment - segment / 8,
             Purpose::Own | Purpose::Takeover => self.segments_max_of(purpose) * segment,
@@ -165,7 +167,7 @@ impl Log {
     /// What of the kept room an append of this purpose must leave: the cleaner makes room, and what was promised takes it.
     fn kept_from(&self, purpose: Purpose) -> u64 {
         match purpose {
-            Purpose::Normal | Purpose::Freeing | Purpose::Shrinking => self.kept,
+            Purpose::Normal | Purpose::Freeing | Purpose::Unblocking | Purpose::Shrinking => self.kept,
             Purpose::Promised | Purpose::Cleaning | Purpose::Own | Purpose::Takeover => 0,
         }
     }
@@ -174,7 +176,7 @@ impl Log {
         match purpose {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
-            Purpose::Shrinking | Purpose::Promised => self.segments_max_of(Purpose::Cleaning) - 1,
+            Purpose::Unblocking | Purpose::Shrinking | Purpose::Promised => self.segments_max_of(Purpose::Cleaning) - 1,
             Purpose::Cleaning | Purpose::Own => match self.segments_held() > self.cleaned_segments_max() {
                 true => self.segments_max_of(Purpose::Takeover), // a take-over filled it
                 false => self.cleaned_segments_max(),

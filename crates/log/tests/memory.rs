@@ -27,6 +27,7 @@ fn r5_16_a_reserve_is_kept_for_deletes_and_one_for_the_cleaner() {
     assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Cleaning), "headers are dead");
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
     assert!(log.end().offset.0 <= max && log.end().offset.0 > max - 128);
+    assert!(!until_full(&mut log, Purpose::Unblocking, 8).is_empty());
     assert!(!until_full(&mut log, Purpose::Shrinking, 8).is_empty());
     let shrinking = max + segment - segment / 8;
     assert!(log.end().offset.0 <= shrinking && log.end().offset.0 > shrinking - segment);

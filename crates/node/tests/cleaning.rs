@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Core, Files, Heard, configuration, stories};
 use kasha_machine::{Machine, Rng};
-use kasha_types::{Epoch, Incarnation, NodeId};
+use kasha_types::{ClientId, ClusterTime, Epoch, Incarnation, NodeId};
 use kasha_wire::frame::Kind;
 use kasha_wire::status::Memory;
 use kasha_wire::{Refusal, ShardPhase, Update, message};
@@ -350,4 +350,76 @@ fn r5_16_an_acknowledgement_is_heard_when_deletes_have_used_up_their_reserve() {
     let other = send(&mut core, (9, 1), 1, &Update::delete(key(1).as_bytes()));
     assert_eq!(other, Ok(()), "and makes room for others");
     assert!(put(&mut core, puts + 1).is_err(), "but not for new data");
+}
+
+/// A delete of what is not there, or its cancel. Its record stays until its client acknowledges it.
+fn end_a_delete(core: &mut Core, kind: Kind, rpc: (u64, u64), acknowledged: u64) -> Result<Vec<u8>, Refusal> {
+    let body = Core::body(rpc, acknowledged, None, &Update::delete(b"absent"));
+    for _ in 0..100 {
+        match core.send(kind, &body) {
+            None => core.tick(20), // it is parked
+            Some(Heard::Refused(why)) => return Err(why),
+            Some(Heard::Answer { result, .. }) => return Ok(result),
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("busy for ever");
+}
+
+/// A core whose memory takes no new data, and which knows many clients.
+fn full_core() -> Core {
+    let segment = 4096;
+    let mut core = Core::serving_as(12 * segment, |options| options.segment_bytes = segment as u32);
+    let (sent, clients_below, cluster_time) = (core.now, ClientId(100_000), ClusterTime(1000));
+    core.message(message::HeartbeatAnswer { sent, lease_millis: 6_000_000, cluster_time, clients_below });
+    let (mut client, value) = (Client::new(1), [b'x'; 200]);
+    loop {
+        client.sequence += 1;
+        let key = format!("k{}", client.sequence);
+        let put = Update::put(key.as_bytes(), &value);
+        let mut heard = (0..100).map(|_| {
+            core.tick(20);
+            core.update((client.id, client.sequence), client.sequence, &put)
+        });
+        if heard.find(Option::is_some) == Some(Some(Heard::Refused(Refusal::OutOfMemory))) {
+            return core;
+        }
+    }
+}
+
+/// Found by scenario `partition`, seed 903549478: a client's second update was lost while hundreds that followed were answered. Their
+/// records used up the reserve of deletes, so that the second could neither run nor be cancelled, and its client acknowledged nothing.
+/// A body says for ever what was acknowledged when it was built (R2.1).
+#[test]
+fn r5_16_what_holds_an_acknowledgement_up_finds_room_when_deletes_have_used_up_their_reserve() {
+    let mut core = full_core();
+    // The first update of client 2 is under way for ever.
+    let refused = (2..400).find(|&sequence| end_a_delete(&mut core, Kind::Request, (2, sequence), 1).is_err());
+    let refused = refused.expect("their records use up the reserve");
+    assert!(end_a_delete(&mut core, Kind::Cancel, (3, 1), 1).is_err(), "it holds nobody up");
+    assert!(end_a_delete(&mut core, Kind::Cancel, (2, refused), 1).is_err(), "an older one holds its client up");
+    assert_eq!(end_a_delete(&mut core, Kind::Cancel, (2, 1), 1), Ok(vec![6]), "it never ran, and never will");
+    assert!(end_a_delete(&mut core, Kind::Cancel, (2, refused), 1).is_ok(), "all before it is over");
+    assert!(
+        end_a_delete(&mut core, Kind::Request, (2, refused + 1), refused + 1).is_ok(),
+        "its client acknowledges all"
+    );
+    assert!(end_a_delete(&mut core, Kind::Cancel, (3, 1), 1).is_ok(), "and makes room for others");
+}
+
+/// Each of many clients has one record, which its first update holds up. The ends of those must not use up the room that the
+/// acknowledgements need.
+#[test]
+fn r5_16_acknowledgements_find_room_when_many_clients_have_ended_what_held_them_up() {
+    let mut core = full_core();
+    let has_record = |core: &mut Core, client| end_a_delete(core, Kind::Request, (client, 2), 1).is_ok();
+    let clients: Vec<u64> = (2..4000).take_while(|&client| has_record(&mut core, client)).collect();
+    let ends = |core: &mut Core| {
+        clients.iter().filter(|&&client| end_a_delete(core, Kind::Cancel, (client, 1), 1).is_ok()).count()
+    };
+    let ended = ends(&mut core);
+    assert!(ended > 2 && ended < clients.len() / 2, "{ended} of {} found room", clients.len());
+    (0..20).for_each(|_| core.tick(100));
+    let heard = |&&client: &&u64| end_a_delete(&mut core, Kind::Request, (client, 3), 3).is_ok();
+    assert_eq!(clients.iter().filter(heard).count(), clients.len(), "each frees more than it takes");
 }

@@ -30,7 +30,7 @@ use crate::shard::commit::Entries;
 use crate::shard::distributed::{Ending, How, Proposed, Reason, checked_by, commit_ending, proposal_of, request_of};
 use crate::shard::operation_keys::{self, OperationKey};
 use crate::shard::site::Site;
-use crate::shard::state::ShardState;
+use crate::shard::state::{ShardState, UNBLOCKING_BYTES_MAX};
 use crate::shard::term::Term;
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
@@ -428,7 +428,12 @@ impl RequestPath<'_> {
         let body = received.body;
         // What an operation key keeps lives for long, and a long answer is no small matter (R5.16).
         let is_small = !matches!(keep, Keep::Result(_)) && result.len() <= REPEATED_BYTES_MAX;
-        let purpose = if is_small { Purpose::Freeing } else { Purpose::Normal };
+        let is_crowded = || has_come && !log.has_room_for(UNBLOCKING_BYTES_MAX, Purpose::Freeing);
+        let purpose = match is_small {
+            true if is_crowded() && self.state.unblocks(log, &request, UNBLOCKING_BYTES_MAX) => Purpose::Unblocking,
+            true => Purpose::Freeing,
+            false => Purpose::Normal,
+        };
         let (mut keep_under, mut reason, mut seen) = (None, None, None);
         match keep {
             Keep::Nothing => {}

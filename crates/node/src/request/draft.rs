@@ -4,7 +4,7 @@
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
 use kasha_distributed::Footprint;
-use kasha_log::{Log, Purpose, entry_bytes};
+use kasha_log::{Log, Purpose};
 use kasha_store::{Draft, SpareDraft};
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::{OutcomeCode, Update};
@@ -14,6 +14,7 @@ use crate::request::order::{Action, Ordered};
 use crate::request::path::RequestPath;
 use crate::shard::distributed::Gated;
 use crate::shard::operation_keys;
+use crate::shard::state::bytes_of;
 
 /// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would
 /// hear that there is no room, take the repeat back by a cancel, which takes as much, and report as not executed what has
@@ -109,7 +110,8 @@ impl RequestPath<'_> {
 
     /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while
     /// may use up the reserve. Then those go on that leave no more alive than there was, and with them their clients'
-    /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16).
+    /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16). So does a small update that is
+    /// the oldest of its client, which can acknowledge nothing before that is over.
     pub(super) fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
         let purpose = match (ordered.purpose(), ordered.action()) {
             (Purpose::Normal, Action::Repeat(_)) if draft.result().len() <= REPEATED_BYTES_MAX => Purpose::Freeing,
@@ -121,8 +123,12 @@ impl RequestPath<'_> {
         let received = ordered.received();
         let is_heard = matches!(received.origin, Origin::Client(_)); // R4.5
         let acknowledged = self.state.tracker.acknowledged_by(&received.request).filter(|_| is_heard);
-        let dead = draft.replaced().chain(acknowledged);
-        let freed: usize = dead.map(|at| entry_bytes(log.entry(at).payload.len())).sum();
-        if freed < bytes { purpose } else { Purpose::Shrinking }
+        if bytes_of(log, draft.replaced().chain(acknowledged)) >= bytes {
+            Purpose::Shrinking
+        } else if is_heard && self.state.unblocks(log, &received.request, bytes) {
+            Purpose::Unblocking
+        } else {
+            purpose
+        }
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use kasha_exactly_once::{
-    CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Tracker,
+    CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Request, Tracker,
 };
-use kasha_log::{Entry, EntryKind, EntryOffset, Log};
+use kasha_log::{Entry, EntryKind, EntryOffset, Log, entry_bytes};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, OperationName, SegmentId, ShardId, TableId};
@@ -51,6 +51,16 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     }
 }
 
+/// What the end of an update takes at most to be [`Purpose::Unblocking`]: a record with a short answer.
+///
+/// [`Purpose::Unblocking`]: kasha_log::Purpose::Unblocking
+pub(crate) const UNBLOCKING_BYTES_MAX: usize = 256;
+
+/// What these entries take in the log.
+pub(crate) fn bytes_of(log: &Log, entries: impl Iterator<Item = EntryOffset>) -> usize {
+    entries.map(|at| entry_bytes(log.entry(at).payload.len())).sum()
+}
+
 impl ShardState {
     /// The state of a shard with an empty log.
     pub fn new(shard: ShardId) -> Self {
@@ -64,6 +74,12 @@ impl ShardState {
             unfinished: VecDeque::new(),
             distributed: Distributed::new(shard),
         }
+    }
+
+    /// Whether the end of this update, in so many bytes of entries, lets its client acknowledge as much or more (R5.16). It takes little,
+    /// since nobody promises that the client does.
+    pub fn unblocks(&self, log: &Log, request: &Request, bytes: usize) -> bool {
+        bytes <= UNBLOCKING_BYTES_MAX && bytes_of(log, self.tracker.held_up_by(request)) >= bytes
     }
 
     /// Applies a primary's own entry as each follower's replay will. But what opens by it is the primary's to tell.

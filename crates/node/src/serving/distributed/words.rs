@@ -97,9 +97,9 @@ impl Serving {
         let how = How::Against(Why::Conflict);
         let ending =
             Ending { request, has_come: false, slots: &[], keep_under: None, proposal, how, reason: None, seen: None };
-        // Without room it is asked again.
+        // Others wait for this. Without room it is asked again.
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
-        if let Ok(outcome) = commit_ending(log, state, (term.epoch, Purpose::Freeing), (&ending, &result), dead) {
+        if let Ok(outcome) = commit_ending(log, state, (term.epoch, Purpose::Unblocking), (&ending, &result), dead) {
             site.core.want_durable(&mut term.shipping, outcome.end);
         }
     }
