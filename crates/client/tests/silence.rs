@@ -7,9 +7,9 @@ use crate::common::{DONE, Net, Sent, core};
 use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion};
 use kasha_machine::Input;
-use kasha_types::{ConfigVersion, Epoch, NodeId, slot_of};
+use kasha_types::{ConfigVersion, Epoch, NodeId, TableId, slot_of};
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{Kind, OutcomeCode, RecordedVerdict, Refusal, Update, message};
+use kasha_wire::{Kind, OutcomeCode, Read, RecordedVerdict, Refusal, Update, message};
 
 /// A pause that is longer than the first waiting time, and shorter than the second.
 const A_WHILE: Duration = Duration::from_millis(70);
@@ -208,4 +208,85 @@ fn what_is_lost_on_the_way_to_a_slow_primary_is_sent_again() {
     assert_eq!(net.take_one(Kind::Request).attempt(), 2);
     net.pass(Duration::from_millis(500));
     assert_eq!(net.take_one(Kind::Request).attempt(), 3, "after twice the time");
+}
+
+/// A read of core 1, answered at once.
+fn read_and_answer(net: &mut Net) {
+    let read = Read::Get { key: b"a-low-slot-" };
+    let id = net.with(|session, now, out| session.read(now, TableId(1), &read, None, out));
+    net.pass(Duration::from_millis(1));
+    let asked = net.take(Kind::Read).pop().expect("it was sent");
+    net.answer_read(&asked, DONE);
+    net.completion_of(id);
+}
+
+/// Found by scenario `partition`, seed 903549478: what was lost had doubled its waiting time to a second, and went on waiting although
+/// its server answered everything that came later. Meanwhile nothing could be acknowledged.
+#[test]
+fn what_was_lost_in_a_silence_is_sent_again_when_the_silence_ends() {
+    let mut net = Net::open(|_| ());
+    puts(&mut net, 20, Duration::from_millis(1));
+    net.sent.clear();
+    let lost = net.put();
+    net.pass(Duration::from_secs(3));
+    let last = net.take(Kind::Request).iter().map(Sent::attempt).max().expect("it was sent");
+    assert!((4..8).contains(&last), "{last} attempts");
+    net.pass(Duration::from_millis(10));
+    net.sent.clear();
+    let (later, third) = (net.put(), net.put());
+    net.pass(Duration::from_millis(1));
+    let requests = net.take(Kind::Request);
+    net.answer(&requests[0], DONE, true);
+    net.completion_of(later);
+    let again = net.take_one(Kind::Request);
+    assert_eq!(again.attempt(), last + 1, "at once");
+    net.answer(&again, DONE, true);
+    assert_eq!(net.completion_of(lost), executed(Path::Synced, last + 1));
+    net.answer(&requests[1], DONE, true);
+    net.completion_of(third);
+    assert!(net.take(Kind::Request).is_empty(), "and nothing else");
+}
+
+/// A core may be silent about some calls, whose keys wait for something there, and answer others. Each answer ends a silence, and is no
+/// reason to send all of them again and again.
+#[test]
+fn calls_that_a_core_never_answers_are_sent_again_ever_more_slowly() {
+    let mut net = Net::open(|_| ());
+    puts(&mut net, 20, Duration::from_millis(1));
+    net.sent.clear();
+    for _ in 0..100 {
+        net.put();
+    }
+    let mut sent = 0;
+    for _ in 0..1000 {
+        net.pass(Duration::from_millis(9));
+        read_and_answer(&mut net);
+        sent += net.take(Kind::Request).len();
+        net.sent.clear();
+    }
+    assert!(sent < 100 * 20, "{sent} requests for 100 calls in 10 seconds");
+}
+
+#[test]
+fn what_is_answered_and_waits_for_its_sync_is_not_begun_anew_when_a_silence_ends() {
+    let mut net = Net::open(|_| ());
+    puts(&mut net, 20, Duration::from_millis(1));
+    net.sent.clear();
+    let id = net.put();
+    net.pass(A_WHILE);
+    let requests = net.take(Kind::Request);
+    let last = requests.last().expect("it was sent");
+    assert_eq!(last.attempt(), 2);
+    net.answer(last, DONE, false);
+    let records = net.take(Kind::Record);
+    records
+        .iter()
+        .filter(|record| record.attempt() == 2)
+        .for_each(|record| net.record(record, RecordedVerdict::Conflict));
+    let sync = net.take_one(Kind::Sync);
+    net.pass(Duration::from_millis(3));
+    read_and_answer(&mut net);
+    assert!(net.take(Kind::Request).is_empty());
+    net.sync(&sync, |_| ());
+    assert_eq!(net.completion_of(id), executed(Path::Synced, 2));
 }

@@ -262,6 +262,8 @@ probes! {
     AbsentWitness = "client: witness known to be absent",
     /// An attempt is silent, but no longer than its servers usually are: it is not sent again.
     SilenceIsUsual = "client: silence as usual",
+    /// A core that was silent answers again: what was lost meanwhile is sent again at once.
+    SilenceIsOver = "client: silence is over",
 }
 
 /// How often each probe was hit, in the order of [`Probe::TABLE`].

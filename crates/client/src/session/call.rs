@@ -35,6 +35,8 @@ pub(super) struct Call {
     pub(super) sent_at: Tick,
     /// The attempt has been silent for a while, and a newer configuration was asked for.
     pub(super) is_doubted: bool,
+    /// It was sent again because its primary's silence was over.
+    pub(super) was_resumed: bool,
     /// The shard in whose share of the limits the call is counted.
     pub(super) owner: Option<ShardId>,
     /// The body (updates), arguments (reads) or name (tables).

@@ -81,6 +81,7 @@ impl Calls {
             refused: 0,
             sent_at: Tick(0),
             is_doubted: false,
+            was_resumed: false,
             owner: None,
             bytes,
             result,

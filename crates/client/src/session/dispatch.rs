@@ -22,7 +22,7 @@ impl Session {
             (Some(FrameKind::Refuse), Endpoint::Core(_)) => self.on_refused(payload, now, out),
             (Some(FrameKind::Recorded), Endpoint::Core(core)) => self.on_recorded(core, payload, now, out),
             (Some(FrameKind::Synced), Endpoint::Core(core)) => self.on_synced(core, payload, now, out),
-            (Some(FrameKind::ReadAnswer), Endpoint::Core(core)) => self.on_read_answer(core, payload, now),
+            (Some(FrameKind::ReadAnswer), Endpoint::Core(core)) => self.on_read_answer(core, payload, now, out),
             (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
             (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
                 match Message::decode(payload) {

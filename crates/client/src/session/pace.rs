@@ -238,14 +238,36 @@ impl Session {
 
     /// A core has answered the first attempt, or its sync. What was sent twice does not tell how long the core took: the
     /// answer may be to either (Karn's rule). And what waited for its turn says nothing of the core.
-    pub(super) fn note_answer_time(&mut self, slot: usize, core: CoreId, to_sync: bool, now: Tick) {
+    pub(super) fn note_answer_time(&mut self, slot: usize, core: CoreId, to_sync: bool, now: Tick, out: &mut Effects) {
         let call = &self.calls[slot];
         if call.stage == Stage::InFlight
             && call.participants.one().is_some_and(|attempt| attempt.sync_sent) == to_sync
             && call.attempts == 1
             && !call.has_turn()
         {
-            self.silence.note_answer(core, now.since(call.sent_at), now);
+            let usual = self.silence.measured(core);
+            let ends_silence = self.silence.note_answer(core, now.since(call.sent_at), now);
+            if ends_silence {
+                self.end_silence(slot, core, usual, now, out);
+            }
+        }
+    }
+
+    /// The core was silent, and answers again. What was lost meanwhile has doubled its waiting time, and would hold up its client's
+    /// acknowledgements while others are answered. So what has waited as long as the core usually takes is sent again now; once
+    /// only, since a core may be silent about some calls, and answer others.
+    #[cold]
+    fn end_silence(&mut self, answered: usize, core: CoreId, usual: Duration, now: Tick, out: &mut Effects) {
+        for slot in self.calls.slots().filter(|&slot| slot != answered) {
+            let Some(call) = self.calls.get(slot) else { continue };
+            let waits = call.stage == Stage::InFlight && !call.was_resumed && !call.has_turn();
+            let is_late = (call.silent > 0 || call.is_doubted) && now.since(call.sent_at) >= usual;
+            let asks_core = |attempt: &Attempt| attempt.target.primary == core && !attempt.told.is_answered();
+            if waits && is_late && call.participants.one().is_some_and(asks_core) {
+                hit(Probe::SilenceIsOver);
+                self.calls[slot].was_resumed = true;
+                self.start(slot, now, out);
+            }
         }
     }
 }

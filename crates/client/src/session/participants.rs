@@ -241,7 +241,7 @@ impl Session {
         if from.node != recorded.node {
             return Ok(Known::No);
         }
-        self.note_answer_time(slot, from, false, now);
+        self.note_answer_time(slot, from, false, now, out);
         let Some(attempt) = self.attempt(slot, recorded.shard, recorded.attempt) else { return Ok(Known::No) };
         let Some(witness) = attempt.target.witnesses.number_of(recorded.node) else { return Ok(Known::No) };
         attempt.told.on_recorded(recorded.list, witness, recorded.verdict == RecordedVerdict::Accepted);

@@ -171,7 +171,13 @@ impl Session {
         self.slot_of_wire_id(read_id).filter(|&slot| matches!(self.calls[slot].kind, Kind::Read(_)))
     }
 
-    pub(super) fn on_read_answer(&mut self, from: CoreId, payload: &[u8], now: Tick) -> Result<Known, DecodeError> {
+    pub(super) fn on_read_answer(
+        &mut self,
+        from: CoreId,
+        payload: &[u8],
+        now: Tick,
+        out: &mut Effects,
+    ) -> Result<Known, DecodeError> {
         let answer = ReadAnswerView::decode(payload)?;
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
@@ -180,7 +186,7 @@ impl Session {
             Kind::Read(read) if tells_an_end(read.code) => Some(self.time_left(answer.result, now)?),
             Kind::Read(_) | Kind::Update(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
         };
-        self.note_answer_time(slot, from, false, now);
+        self.note_answer_time(slot, from, false, now, out);
         let mut result = self.spare.pop().unwrap_or_default();
         result.extend_from_slice(answer.result);
         let completion = match left {

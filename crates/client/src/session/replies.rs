@@ -32,7 +32,7 @@ impl Session {
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.identities.slot_of(answer.rpc) else { return Ok(Known::No) };
-        self.note_answer_time(slot, from, false, now);
+        self.note_answer_time(slot, from, false, now, out);
         if !answer.synced {
             return Ok(self.on_speculative(slot, &answer, now, out));
         }
@@ -65,7 +65,7 @@ impl Session {
     ) -> Result<Known, DecodeError> {
         let synced: Synced = decode_small(payload)?;
         let Some(slot) = self.identities.slot_of(synced.rpc) else { return Ok(Known::No) };
-        self.note_answer_time(slot, from, true, now);
+        self.note_answer_time(slot, from, true, now, out);
         let Participants::One(Some(attempt)) = &mut self.calls[slot].participants else { return Ok(Known::No) };
         // Without this attempt's answer there is no result that the sync could complete. A sync of another epoch says
         // nothing about this epoch's execution [M].

@@ -59,11 +59,18 @@ impl Silence {
         self.absent.binary_search(&core).is_ok()
     }
 
-    /// A request that was sent once was answered after this time.
-    pub(super) fn note_answer(&mut self, core: CoreId, took: Duration, now: Tick) {
+    /// A request that was sent once was answered after this time. Says whether that ends a silence.
+    pub(super) fn note_answer(&mut self, core: CoreId, took: Duration, now: Tick) -> bool {
         match self.times.get_mut(&core) {
-            Some(time) => time.note(took, now),
-            None => drop(self.times.insert(core, AnswerTime::new(took, now))),
+            Some(time) => {
+                let was_silent = time.doublings > 0;
+                time.note(took, now);
+                was_silent
+            }
+            None => {
+                self.times.insert(core, AnswerTime::new(took, now));
+                false
+            }
         }
     }
 
