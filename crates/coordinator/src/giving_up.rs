@@ -9,7 +9,7 @@
 //! not report that it waits; while a node is alive that has not said what it holds; and if no member has reported that
 //! it holds a complete copy.
 
-use kasha_types::{Epoch, NodeId, ShardId, Tick};
+use kasha_types::{NodeId, ShardId, Tick};
 use kasha_wire::message::{GiveUp, GivenUp, Missing};
 use kasha_wire::{ShardConfig, ShardPhase};
 
@@ -17,13 +17,6 @@ use crate::evidence::Lack;
 use crate::{Command, Coordinator};
 
 impl Coordinator {
-    /// A term reports what it waits for.
-    pub(crate) fn note_lack(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), lack: Lack) {
-        if self.led_by(from, shard, epoch).is_some_and(|config| config.phase == ShardPhase::Recovering) {
-            self.evidence.lacks(now, shard, epoch, lack);
-        }
-    }
-
     /// The operator asks what would be given up (`seen` is `None`), or gives up what was shown.
     pub(crate) fn on_give_up(&mut self, now: Tick, question: &GiveUp) -> GivenUp {
         let &GiveUp { nonce, shard, ref seen } = question;

@@ -8,9 +8,7 @@
 //!
 //! That is kept in memory only. A coordinator that starts again is told again.
 
-use kasha_types::{Epoch, NodeId, ShardId};
-
-use crate::Coordinator;
+use kasha_types::{Epoch, NodeId};
 
 /// What a node has promised that this coordinator knows nothing of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,24 +30,5 @@ impl std::fmt::Display for Overtaken {
              what the nodes hold, or another one; this shard is led no further, and nothing is lost: stop the coordinator, and \
              start it with its newest folder (K0430)"
         )
-    }
-}
-
-impl Coordinator {
-    /// The shards of which a node has promised more than this coordinator knows.
-    pub fn overtaken(&self) -> impl Iterator<Item = (ShardId, Overtaken)> + '_ {
-        self.overtaken.iter().map(|(&shard, &overtaken)| (shard, overtaken))
-    }
-
-    /// The primary of this term says that it has promised the epoch before.
-    pub(crate) fn note_promised_before(&mut self, from: NodeId, (shard, epoch): (ShardId, Epoch), promised: Epoch) {
-        // A report about another term, or of a process that is to be replaced, proves nothing.
-        if promised >= epoch && self.led_by(from, shard, epoch).is_some() {
-            self.overtaken.insert(shard, Overtaken { node: from, epoch, promised });
-        }
-    }
-
-    pub(crate) fn is_overtaken(&self, shard: ShardId) -> bool {
-        self.overtaken.contains_key(&shard)
     }
 }
