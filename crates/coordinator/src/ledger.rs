@@ -43,15 +43,22 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Goes on from what the files were `found` to hold, which is this state; or a new cluster begins with it. These `commands` are
-    /// decided first: the new file begins with a snapshot that has them.
-    pub(crate) fn start(found: Found, committed: State, commands: Vec<Command>, out: &mut Effects) -> Self {
-        let mut decided = committed.clone();
-        commands.iter().for_each(|command| decided.apply(command));
-        let log = Log::start(found, &decided, out);
-        let decided_to = log.end();
-        let in_flight = commands.into_iter().map(|command| (decided_to, command)).collect();
-        Self { decided, committed, in_flight, decided_to, committed_to: LocalPosition(0), log }
+    /// Goes on from what the files were `found` to hold, which is this state; or a new cluster begins with it.
+    pub(crate) fn start(found: Found, state: State, out: &mut Effects) -> Self {
+        Self {
+            decided: state.clone(),
+            committed: state,
+            in_flight: VecDeque::new(),
+            decided_to: LocalPosition(0),
+            committed_to: LocalPosition(0),
+            log: Log::start(found, out),
+        }
+    }
+
+    /// Begins a new file. Its snapshot has what is decided by now.
+    pub(crate) fn begin_file(&mut self, out: &mut Effects) {
+        self.log.begin_file(&self.decided, out);
+        self.decided_to = self.log.end();
     }
 
     /// What the next decision begins from.

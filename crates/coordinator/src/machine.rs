@@ -88,14 +88,16 @@ impl Coordinator {
             None => options,
         };
         options.check()?;
-        let memory = Memory::start(now, found.loaded.as_ref().map(|loaded| &loaded.state));
         let state = match &found.loaded {
             Some(loaded) => loaded.state.clone(),
             None => State::new(&options),
         };
+        let memory = Memory::start(now, &state);
         let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
-        let first = reconciled(&state, &options).into_iter().chain(reservation).collect();
-        let ledger = Ledger::start(found, state, first, out);
+        let first = reconciled(&state, &options).into_iter().chain(reservation);
+        let mut ledger = Ledger::start(found, state, out);
+        first.for_each(|command| ledger.decide(command));
+        ledger.begin_file(out);
         let state = ledger.decided();
         let cluster_time = clock.now(now, state.time_reserved);
         let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);

@@ -97,16 +97,15 @@ pub(crate) struct Listening {
 }
 
 impl Memory {
-    /// The memory of a coordinator that starts with these files; `None`: there were none.
-    pub(crate) fn start(now: Tick, found: Option<&State>) -> Self {
-        let listens = found.filter(|state| state.alive_nodes().next().is_some());
-        let listening = listens.map(|state| Listening {
+    /// The memory of a coordinator that begins with what was committed. In a new cluster there is nobody to listen to.
+    pub(crate) fn start(now: Tick, committed: &State) -> Self {
+        let listens = committed.alive_nodes().next().is_some() && !planted::is_on(Bug::DecidesBeforeListening);
+        let listening = listens.then(|| Listening {
             began: now,
-            loaded: state.configuration.version,
+            loaded: committed.configuration.version,
             heard: BTreeMap::new(),
             sessions: Vec::new(),
         });
-        let listening = if planted::is_on(Bug::DecidesBeforeListening) { None } else { listening };
         Self { listening, losses: BTreeMap::new() }
     }
 

@@ -170,8 +170,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Begins a new file with a snapshot of the state that was found.
-    pub(crate) fn start(found: Found, state: &State, out: &mut Effects) -> Self {
+    /// Goes on behind the files that were found, with a new one: [`Self::begin_file`] is still to be called.
+    pub(crate) fn start(found: Found, out: &mut Effects) -> Self {
         let fresh = found.loaded.is_none();
         let last = found.files.last().copied().unwrap_or(0);
         let mut log = Self {
@@ -192,7 +192,6 @@ impl Log {
             log.file = 0;
             out.push(Effect::Truncate { file: FileName::Coordinator(last), len: 0 });
         }
-        log.begin_file(state, out);
         log
     }
 
@@ -229,12 +228,8 @@ impl Log {
             return;
         }
         if self.batches >= LOG_FILE_BYTES {
-            // The snapshot holds the pending commands too.
             self.obsolete.push(self.file);
-            self.pending.clear();
-            self.pending_count = 0;
-            self.begin_file(state, out);
-            return;
+            return self.begin_file(state, out);
         }
         let mark = out.mark();
         let (count, pending) = (self.pending_count, &self.pending);
@@ -249,7 +244,10 @@ impl Log {
         self.write(mark, sequence, out);
     }
 
-    fn begin_file(&mut self, state: &State, out: &mut Effects) {
+    /// Begins a new file with a snapshot of the decided state. It holds the pending commands too.
+    pub(crate) fn begin_file(&mut self, state: &State, out: &mut Effects) {
+        self.pending.clear();
+        self.pending_count = 0;
         self.file = self.file.checked_add(1).expect("file numbers are exhausted");
         (self.offset, self.batches) = (0, 0);
         let mark = out.mark();
