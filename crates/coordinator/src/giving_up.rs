@@ -13,10 +13,11 @@ use kasha_types::{NodeId, ShardId, Tick};
 use kasha_wire::message::{GiveUp, GivenUp, Missing};
 use kasha_wire::{ShardConfig, ShardPhase};
 
+use crate::Command;
 use crate::evidence::Lack;
-use crate::{Command, Coordinator};
+use crate::lead::Leading;
 
-impl Coordinator {
+impl Leading<'_> {
     /// The operator asks what would be given up (`seen` is `None`), or gives up what was shown.
     pub(crate) fn on_give_up(&mut self, now: Tick, question: &GiveUp) -> GivenUp {
         let &GiveUp { nonce, shard, ref seen } = question;
@@ -29,8 +30,9 @@ impl Coordinator {
     /// What the shard's recovery waits for, or why that cannot be given up. It is given up now if the operator has seen
     /// exactly this.
     fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
-        let config = self.configuration().shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
-        if let Some(overtaken) = self.overtaken.get(&shard) {
+        let committed = &self.member.ledger.committed().configuration;
+        let config = committed.shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
+        if let Some(overtaken) = self.lead.overtaken.get(&shard) {
             return Err(overtaken.to_string());
         }
         let missing = self.missing(now, config)?;
@@ -61,7 +63,7 @@ impl Coordinator {
                  look again in some seconds (K0506)"
             )
         };
-        let lack = self.evidence.lack(now, shard, epoch).ok_or_else(unneeded)?;
+        let lack = self.member.evidence.lack(now, shard, epoch).ok_or_else(unneeded)?;
         let (members, witnesses) = match lack {
             Lack::Members { unheard, .. } => (unheard, &Vec::new()),
             Lack::Witness { unheard_members, unheard_witnesses } => (unheard_members, unheard_witnesses),
@@ -96,7 +98,7 @@ impl Coordinator {
 
     /// Whether a node may be alive. The configuration may call it lost although it came back a moment ago.
     fn may_be_alive(&self, now: Tick, node: NodeId) -> bool {
-        self.decided().is_alive(node) || self.sight(now).speaks(node) || self.evidence.is_vouched_for(now, node)
+        self.decided().is_alive(node) || self.sight(now).speaks(node) || self.member.evidence.is_vouched_for(now, node)
     }
 }
 

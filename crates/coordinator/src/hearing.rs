@@ -3,59 +3,50 @@
 use kasha_machine::Endpoint;
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ConfigVersion, CoreId, Incarnation, NodeId, Tick};
+use kasha_types::{CoreId, Incarnation, NodeId, Tick};
 use kasha_wire::message::{Heartbeat, HeartbeatAnswer};
 
+use crate::Command;
 use crate::goodbye::Goodbye;
+use crate::lead::Leading;
 use crate::leases::Assume;
 use crate::outbox::Out;
-use crate::{Command, Coordinator};
 
-/// A core that speaks to us.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    pub(crate) end: Endpoint,
-    /// The configuration that the core obeys, as it last said.
-    pub(crate) have: ConfigVersion,
-    /// Since when its heartbeats have named no answer of ours that is younger than a lease.
-    unanswered_since: Option<Tick>,
-}
-
-impl Coordinator {
+impl Leading<'_> {
     pub(crate) fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Out<'_>) {
         let node = heartbeat.core.node;
         if let Err(why) = self.admit(now, heartbeat) {
             return self.say_goodbye(from, why, out);
         }
         let is_deaf = self.note_heard(now, from, heartbeat);
-        if !is_deaf && self.leases.has_returned(now, node) {
+        if !is_deaf && self.lead.leases.has_returned(now, node) {
             self.decide(seen(heartbeat));
             hit(Probe::TakenBack);
-            self.leases.take_back(now, node);
+            self.lead.leases.take_back(now, node);
         }
-        if let Some(command) = self.clock.observe(now, heartbeat.cluster_time, self.decided().time_reserved) {
+        if let Some(command) = self.lead.clock.observe(now, heartbeat.cluster_time, self.decided().time_reserved) {
             self.decide(command);
         }
         for report in &heartbeat.reports {
             self.on_report(now, node, heartbeat.have, report);
         }
-        self.changed |= self.has_waited_for(now, node);
+        self.lead.changed |= self.has_waited_for(now, node);
         // Before a lease is granted: a new process's shards get new primaries at once, and the grant must know that
         // (F1).
         self.repair(now);
         let index = self.decided().node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.decided().nodes[index].deposed;
         let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
-        let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
+        let lease_millis = if may_lease { self.lead.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = HeartbeatAnswer {
             sent: heartbeat.sent,
             lease_millis,
             cluster_time: self.cluster_time(now),
             clients_below: self.decided().clients_below,
         };
-        self.send(from, &answer, out);
+        self.member.send(from, &answer, out);
         if heartbeat.have < self.decided().configuration.version {
-            self.push_to.insert(from);
+            self.lead.push_to.insert(from);
         }
     }
 
@@ -83,7 +74,9 @@ impl Coordinator {
                 self.on_new_process(now, heartbeat);
                 Ok(())
             }
-            std::cmp::Ordering::Equal if self.is_of_older_copy(index, heartbeat) => Err(Goodbye::OlderCopy(node)),
+            std::cmp::Ordering::Equal if self.member.is_of_older_copy(index, heartbeat) => {
+                Err(Goodbye::OlderCopy(node))
+            }
             std::cmp::Ordering::Equal if known.cores != heartbeat.addresses => Err(Goodbye::Addresses(node)),
             std::cmp::Ordering::Equal => Ok(()),
         }
@@ -91,37 +84,35 @@ impl Coordinator {
 
     fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {
         let node = heartbeat.core.node;
-        self.links.retain(|core, _| core.node != node);
-        self.said.retain(|core, _| core.node != node);
-        self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
-        self.evidence.forget(node);
+        self.member.forget(node);
+        self.lead.unanswered.retain(|core, _| core.node != node);
+        self.lead.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
         self.decide(seen(heartbeat));
     }
 
     /// Notes who speaks, and whom that one hears. Returns whether the core is deaf.
     pub(crate) fn note_heard(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
         let node = heartbeat.core.node;
-        let is_deaf = self.note_link(now, from, heartbeat);
+        self.lead.changed |= self.member.hear(now, from, heartbeat);
+        let is_deaf = self.is_deaf(now, from, heartbeat);
         if !is_deaf {
-            let was_silent = self.leases.any_silent(now, node);
-            self.leases.hear(now, heartbeat.core, heartbeat.sent.since(heartbeat.answered));
-            self.changed |= was_silent && !self.leases.any_silent(now, node);
+            let was_silent = self.lead.leases.any_silent(now, node);
+            self.lead.leases.hear(now, heartbeat.core, heartbeat.sent.since(heartbeat.answered));
+            self.lead.changed |= was_silent && !self.lead.leases.any_silent(now, node);
         }
-        self.changed |= self.evidence.hear(now, heartbeat.core, &heartbeat.heard);
         is_deaf
     }
 
-    /// Remembers a core's endpoint. Returns whether the core is deaf: no answer of ours has reached it for two leases.
-    fn note_link(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
-        let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
-        let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
+    /// Whether the core is deaf: no answer of ours has reached it for two leases.
+    fn is_deaf(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
+        let (core, lease) = (heartbeat.core, self.member.options.node_lease);
+        let lags = heartbeat.sent.since(heartbeat.answered) > lease;
+        let known = self.lead.unanswered.remove(&core).map(|(_, since)| since);
         // While our own disk delays our answers, their absence proves nothing.
-        let begins = || self.ledger.is_all_committed().then_some(now);
-        let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
-        let newest = (heartbeat.sent, heartbeat.have);
-        self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
-        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
-        let is_deaf = unanswered_since.is_some_and(|since| now.since(since) > self.node_lease);
+        let begins = || self.member.ledger.is_all_committed().then_some(now);
+        let Some(since) = lags.then(|| known.or_else(begins)).flatten() else { return false };
+        self.lead.unanswered.insert(core, (from, since));
+        let is_deaf = now.since(since) > lease;
         if is_deaf {
             hit(Probe::DeafNode);
         }

@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Whether the coordinator may decide and tell anything.
-    pub(crate) fn may_lead(&self) -> bool {
+    pub(crate) fn may_decide(&self) -> bool {
         self.listening.is_none() && self.losses.is_empty()
     }
 
@@ -135,7 +135,7 @@ impl Memory {
         if let Some(listening) = &mut self.listening {
             listening.heard.insert(heartbeat.core, (from, heartbeat.clone()));
         }
-        self.may_lead()
+        self.may_decide()
     }
 
     /// A client wants a session while the coordinator listens.

@@ -1,5 +1,5 @@
-//! Decides what the shards need now: their first placement, repairs, and other primaries for those that are badly connected. What a
-//! shard needs is a function of its own (`repair`); here stands when it may have that.
+//! Decides what the shards need now: their first placement, repairs, and other primaries for those that are badly
+//! connected. What a shard needs is a function of the state (`repair`); here it gets that, as soon as it may.
 //!
 //! **F1** A primary that has served is replaced only when no core of its process can hold a lease.
 
@@ -7,12 +7,13 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::ShardPhase;
 
-use crate::{Command, Coordinator, placement, repair};
+use crate::lead::Leading;
+use crate::{Command, placement, repair};
 
-impl Coordinator {
+impl Leading<'_> {
     /// Commits what the shards need now.
     pub(crate) fn repair(&mut self, now: Tick) {
-        if !std::mem::take(&mut self.changed) {
+        if !std::mem::take(&mut self.lead.changed) {
             return;
         }
         if self.decided().configuration.shards.is_empty() {
@@ -44,12 +45,12 @@ impl Coordinator {
                 self.decide(command);
             }
         }
-        self.changed = false;
+        self.lead.changed = false;
     }
 
     fn may_promote_more(&mut self) -> bool {
-        self.promotions.0 += 1;
-        self.promotions.0 <= self.promotions_max
+        self.lead.promotions.0 += 1;
+        self.lead.promotions.0 <= self.member.options.promotions_max
     }
 
     /// Whether this node speaks, and some shard waited for that to make a change.
@@ -61,11 +62,11 @@ impl Coordinator {
 
     /// Gives shards with a badly connected primary another one, when no core of the primary can hold a lease (F1).
     pub(crate) fn move_primaries(&mut self, now: Tick) {
-        let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
+        let moving: Vec<(ShardId, Epoch)> = self.member.evidence.moving().collect();
         for (shard, epoch) in moving {
             let config = self.decided().configuration.shard(shard).expect("only placed shards move");
             if config.epoch == epoch && !repair::needs_fail_over(self.decided(), config) && !self.is_overtaken(shard) {
-                if config.phase == ShardPhase::Serving && self.leases.may_hold_lease(now, config.primary) {
+                if config.phase == ShardPhase::Serving && self.lead.leases.may_hold_lease(now, config.primary) {
                     continue;
                 }
                 let command = repair::promote_better_connected(self.decided(), self.sight(now), config);
@@ -75,13 +76,13 @@ impl Coordinator {
                     self.decide(command);
                 }
             }
-            self.evidence.stop_moving(shard);
+            self.member.evidence.stop_moving(shard);
         }
     }
 
     /// Whether a shard is to be moved away from this node. Its leases must lapse for that (F1).
     pub(crate) fn is_moving_from(&self, node: NodeId) -> bool {
-        self.evidence.moving().any(|(shard, epoch)| {
+        self.member.evidence.moving().any(|(shard, epoch)| {
             let config = self.decided().configuration.shard(shard).expect("only placed shards move");
             config.epoch == epoch && config.primary == node
         })
@@ -97,11 +98,11 @@ impl Coordinator {
             let old = config.primary;
             let incarnation = self.decided().shards[usize::from(shard.0)].primary_incarnation;
             let is_dead = self.decided().incarnation(old) != Some(incarnation);
-            assert!(is_dead || !self.leases.may_hold_lease(now, old), "F1: {old} may hold a lease for {shard}");
+            assert!(is_dead || !self.lead.leases.may_hold_lease(now, old), "F1: {old} may hold a lease for {shard}");
         }
     }
 
     pub(crate) fn is_overtaken(&self, shard: ShardId) -> bool {
-        self.overtaken.contains_key(&shard)
+        self.lead.overtaken.contains_key(&shard)
     }
 }

@@ -6,16 +6,18 @@ use kasha_wire::message::Report;
 use kasha_wire::{MemberState, ShardConfig, ShardPhase};
 
 use crate::evidence::{Lack, Sight};
+use crate::lead::Leading;
 use crate::overtaken::Overtaken;
-use crate::{Command, Coordinator, State, placement, repair};
+use crate::{Command, State, placement, repair};
 
-impl Coordinator {
+impl Leading<'_> {
     /// Handles a report. A stale or repeated report changes nothing.
     pub(crate) fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: &Report) {
         // A primary that complains about a time when we were cut off may have been cut off too, and needs a lease
         // (R7.8).
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
-        if complains && self.leases.was_cut_off(now, self.patience + self.node_lease) {
+        if complains && self.lead.leases.was_cut_off(now, self.member.options.patience + self.member.options.node_lease)
+        {
             return hit(Probe::ComplaintVoid);
         }
         let sight = self.sight(now);
@@ -30,7 +32,7 @@ impl Coordinator {
                 };
                 let joins = self.led_by(from, shard, epoch).is_some_and(joins);
                 if joins {
-                    self.evidence.answers(now, shard, node);
+                    self.member.evidence.answers(now, shard, node);
                 }
                 joins.then_some(Command::Copied { shard, epoch, node })
             }
@@ -44,14 +46,14 @@ impl Coordinator {
             Report::Stuck { shard, epoch } => (self.led_by(from, shard, epoch))
                 .filter(|config| config.phase == ShardPhase::Recovering && !self.is_overtaken(shard))
                 .and_then(|config| repair::promote_next(self.decided(), sight, config))
-                .filter(|_| self.evidence.may_try_another(now, shard))
+                .filter(|_| self.member.evidence.may_try_another(now, shard))
                 .inspect(|_| hit(Probe::StuckRecovery)),
             Report::Unanswered { shard, epoch, node } => return self.on_unanswered(now, from, (shard, epoch), node),
             Report::WitnessLost { shard, list } => self.witness_lost(from, shard, list),
             Report::Stopping { shard, epoch, list } => {
                 let serves = |config: &&ShardConfig| config.phase == ShardPhase::Serving && config.list == list;
                 let empties = self.led_by(from, shard, epoch).filter(serves).is_some();
-                self.evidence.stops(from);
+                self.member.evidence.stops(from);
                 empties.then(|| Command::EmptyList { shard, list: list.next() })
             }
             Report::NeedsWitness { shard, epoch, ref unheard_members, ref unheard_witnesses } => {
@@ -92,7 +94,7 @@ impl Coordinator {
             return;
         }
         hit(Probe::MemberAvoided);
-        self.changed |= self.evidence.avoid(now, shard, from, node);
+        self.lead.changed |= self.member.evidence.avoid(now, shard, from, node);
         let config = self.decided().configuration.shard(shard).expect("looked up");
         let sight = self.sight(now);
         // Without a node in its place the set would lose a copy that may be better connected than the primary.
@@ -100,7 +102,7 @@ impl Coordinator {
             && !repair::is_replaceable(self.decided(), sight, config, node)
             && repair::promote_better_connected(self.decided(), sight, config).is_some()
         {
-            self.evidence.set_moving(shard, epoch);
+            self.member.evidence.set_moving(shard, epoch);
         }
         self.repair(now);
     }
@@ -108,7 +110,7 @@ impl Coordinator {
     /// A term reports what it waits for.
     fn note_lack(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), lack: Lack) {
         if self.led_by(from, shard, epoch).is_some_and(|config| config.phase == ShardPhase::Recovering) {
-            self.evidence.lacks(now, shard, epoch, lack);
+            self.member.evidence.lacks(now, shard, epoch, lack);
         }
     }
 
@@ -116,7 +118,7 @@ impl Coordinator {
     fn note_promised_before(&mut self, from: NodeId, (shard, epoch): (ShardId, Epoch), promised: Epoch) {
         // A report about another term, or of a process that is to be replaced, proves nothing.
         if promised >= epoch && self.led_by(from, shard, epoch).is_some() {
-            self.overtaken.insert(shard, Overtaken { node: from, epoch, promised });
+            self.lead.overtaken.insert(shard, Overtaken { node: from, epoch, promised });
         }
     }
 }

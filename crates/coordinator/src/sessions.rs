@@ -12,27 +12,28 @@ use kasha_wire::message::{
 
 use crate::clients::Standing;
 use crate::goodbye::Goodbye;
+use crate::lead::Leading;
 use crate::limits::{CLIENT_IDS_AHEAD, LEASE_QUERY_MAX};
 use crate::outbox::Out;
-use crate::{Command, Coordinator, repair, tables};
+use crate::{Command, repair, tables};
 
-impl Coordinator {
+impl Leading<'_> {
     pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
-        let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
+        let Some((client, lease_expiry)) = self.lead.clients.grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
         };
         if client >= self.decided().clients_below {
             self.decide(Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
         }
-        self.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
+        self.member.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
     }
 
     pub(crate) fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
-        match self.clients.renew(cluster_time, client) {
-            Some(lease_expiry) => self.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
-            None => self.send(from, &LeaseLost { client }, out),
+        match self.lead.clients.renew(cluster_time, client) {
+            Some(lease_expiry) => self.member.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
+            None => self.member.send(from, &LeaseLost { client }, out),
         }
     }
 
@@ -40,45 +41,45 @@ impl Coordinator {
         let cluster_time = self.cluster_time(now);
         let (mut expired, mut alive) = (Vec::new(), Vec::new());
         for &client in clients.iter().take(LEASE_QUERY_MAX) {
-            match self.clients.standing(cluster_time, client) {
+            match self.lead.clients.standing(cluster_time, client) {
                 Standing::Alive(expiry) => alive.push(LeaseInfo { client, expiry }),
                 Standing::Expired => expired.push(client),
             }
         }
-        self.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
+        self.member.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
     }
 
     pub(crate) fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Out<'_>) {
         let TableRequest { client, sequence, command } = request;
         let refuse = |text| TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
         if let Some(why) = tables::refusal(&command) {
-            return self.send(from, &refuse(why), out);
+            return self.member.send(from, &refuse(why), out);
         }
         let last = self.decided().table_answer(client).map_or(0, |answer| answer.sequence);
         if last != 0 && sequence <= last {
             // A copy of the last request, which still waits for its answer; earlier requests have had theirs.
             hit(Probe::TableRequestRepeated);
             if sequence == last {
-                self.waiters.wait(from, client, sequence);
+                self.lead.waiters.wait(from, client, sequence);
             }
             return;
         }
         let cluster_time = self.cluster_time(now);
-        if self.clients.standing(cluster_time, client) == Standing::Expired {
-            return self.send(from, &LeaseLost { client }, out);
+        if self.lead.clients.standing(cluster_time, client) == Standing::Expired {
+            return self.member.send(from, &LeaseLost { client }, out);
         }
         if self.decided().table_answers_forgotten(client) {
-            return self.send(from, &refuse(tables::FORGOTTEN.into()), out);
+            return self.member.send(from, &refuse(tables::FORGOTTEN.into()), out);
         }
-        if self.decided().configuration.shards.is_empty() || self.ledger.is_backed_up() {
+        if self.decided().configuration.shards.is_empty() || self.member.ledger.is_backed_up() {
             return;
         }
         let drops = matches!(command, TableCommand::Drop(_));
         self.decide(Command::Table { client, sequence, command });
         if drops {
-            self.waiters.dropped(self.decided().configuration.version);
+            self.lead.waiters.dropped(self.decided().configuration.version);
         }
-        self.waiters.wait(from, client, sequence);
+        self.lead.waiters.wait(from, client, sequence);
     }
 
     /// The configuration that every core which may hold a lease is known to obey.
@@ -88,7 +89,7 @@ impl Coordinator {
             (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
         });
         cores
-            .map(|core| self.links.get(&core).map_or(ConfigVersion(0), |link| link.have))
+            .map(|core| self.member.links.get(&core).map_or(ConfigVersion(0), |link| link.have))
             .min()
             .unwrap_or(self.decided().configuration.version)
     }
@@ -103,21 +104,22 @@ impl Coordinator {
     }
 
     pub(crate) fn answer_table_requests(&mut self, out: &mut Out<'_>) {
-        if self.waiters.is_settled() {
+        if self.lead.waiters.is_settled() {
             return;
         }
         let known = self.known_by_alive();
         if self.is_every_deposed_primary_harmless() || planted::is_on(Bug::DropToldDuringFailOver) {
-            self.waiters.settled(known);
+            self.lead.waiters.settled(known);
         }
-        let answers: Vec<(Endpoint, TableAnswer)> = (self.waiters.take_known(self.ledger.decided(), known).into_iter())
-            .map(|(to, answer)| {
-                let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
-                (to, TableAnswer { client, sequence, outcome })
-            })
-            .collect();
+        let answers: Vec<(Endpoint, TableAnswer)> =
+            (self.lead.waiters.take_known(self.member.ledger.decided(), known).into_iter())
+                .map(|(to, answer)| {
+                    let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
+                    (to, TableAnswer { client, sequence, outcome })
+                })
+                .collect();
         for (to, message) in answers {
-            self.send(to, &message, out);
+            self.member.send(to, &message, out);
         }
     }
 }

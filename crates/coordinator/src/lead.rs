@@ -1,0 +1,226 @@
+//! The lead: everything that a coordinator has only while it leads, and the steps of a leader's turn.
+//!
+//! A lead begins in one way ([`Lead::begin`]): from the log, with nothing that an earlier leader had in memory. A member
+//! that loses the lead drops all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kasha_machine::{Askers, Endpoint};
+use kasha_types::{ClusterTime, ConfigVersion, CoreId, ShardId, Tick};
+use kasha_wire::message::ConfigurationIs;
+
+use crate::clients::ClientLeases;
+use crate::evidence::Sight;
+use crate::goodbye::Goodbye;
+use crate::leases::{Assume, NodeLeases};
+use crate::member::Member;
+use crate::memory::Memory;
+use crate::outbox::Out;
+use crate::overtaken::Overtaken;
+use crate::tables::TableWaiters;
+use crate::time::ClusterClock;
+use crate::{Command, CoordinatorOptions, State};
+
+/// The lead of a member.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    pub(crate) memory: Memory,
+    pub(crate) leases: NodeLeases,
+    /// When the longer leases of an earlier lead are over, and our own bound, in milliseconds.
+    lower_lease_bound: Option<(Tick, u64)>,
+    /// Cores whose heartbeats name no answer of ours that is younger than a lease: where they are, and since when.
+    pub(crate) unanswered: BTreeMap<CoreId, (Endpoint, Tick)>,
+    /// Shards of which a node has promised what we know nothing of (K0430).
+    pub(crate) overtaken: BTreeMap<ShardId, Overtaken>,
+    /// The number of new terms in this lease period, and when the period began.
+    pub(crate) promotions: (u32, Tick),
+    pub(crate) clients: ClientLeases,
+    pub(crate) clock: ClusterClock,
+    pub(crate) waiters: TableWaiters,
+    /// Endpoints to which the configuration is sent at the end of this turn.
+    pub(crate) push_to: BTreeSet<Endpoint>,
+    /// Clients that wait for the next configuration.
+    askers: Askers,
+    pushed: ConfigVersion,
+    /// The state changed since the last repair.
+    pub(crate) changed: bool,
+    next_tick: Tick,
+}
+
+impl Lead {
+    /// Begins to lead from what the member's log holds. What leading needs at once is decided here.
+    pub(crate) fn begin(member: &mut Member, now: Tick) -> Self {
+        let Member { options, ledger, .. } = member;
+        let state = ledger.decided();
+        let memory = Memory::start(now, state);
+        let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
+        for command in reconciled(state, options).into_iter().chain(reservation) {
+            ledger.decide(command);
+        }
+        let state = ledger.decided();
+        let cluster_time = clock.now(now, state.time_reserved);
+        let mut leases = NodeLeases::new(options, now);
+        // Section 7: an earlier leader may have granted a lease a moment ago, and for longer than we do (F1).
+        let granted = Duration::from_millis(state.lease_bound_millis);
+        for info in &state.configuration.nodes {
+            let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
+            leases.register(now, info.node, info.cores.len(), assume);
+        }
+        let own_bound = options.lease_bound_millis();
+        Self {
+            memory,
+            leases,
+            lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
+            unanswered: BTreeMap::new(),
+            overtaken: BTreeMap::new(),
+            promotions: (0, now),
+            clients: ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis),
+            clock,
+            waiters: TableWaiters::new(state.configuration.version),
+            push_to: BTreeSet::new(),
+            askers: Askers::default(),
+            pushed: state.configuration.version,
+            changed: true,
+            next_tick: now,
+        }
+    }
+
+    pub(crate) fn on_closed(&mut self, end: Endpoint) {
+        self.unanswered.retain(|_, (from, _)| *from != end);
+        self.push_to.remove(&end);
+        if let Endpoint::Conn(conn) = end {
+            self.askers.forget(conn);
+        }
+        self.waiters.closed(end);
+        self.memory.on_closed(end);
+    }
+
+    /// When there is something to do if nothing comes in. `last_step`: a moment that has passed.
+    pub(crate) fn next_deadline(&self, last_step: Tick) -> Tick {
+        if self.askers.is_telling() { last_step } else { self.next_tick }
+    }
+}
+
+/// The commands that change options which may change.
+fn reconciled(state: &State, options: &CoordinatorOptions) -> Vec<Command> {
+    let config = &state.configuration;
+    let mut commands = Vec::new();
+    let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
+    if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
+        commands.push(Command::Configure { address, min_backups, nodes });
+    }
+    // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
+    let millis = options.lease_bound_millis();
+    if millis > state.lease_bound_millis {
+        commands.push(Command::BoundLeases { millis });
+    }
+    commands
+}
+
+/// A member that leads. Every method that decides something is written on this.
+#[derive(Debug)]
+pub(crate) struct Leading<'a> {
+    pub(crate) member: &'a mut Member,
+    pub(crate) lead: &'a mut Lead,
+}
+
+impl Leading<'_> {
+    /// The state with what is decided and not committed yet: what the next decision begins from.
+    pub(crate) fn decided(&self) -> &State {
+        self.member.ledger.decided()
+    }
+
+    /// Decides a command: everything that is sent from now on waits until it is committed.
+    pub(crate) fn decide(&mut self, command: Command) {
+        self.member.ledger.decide(command);
+        self.lead.changed = true;
+    }
+
+    pub(crate) fn sight(&self, now: Tick) -> Sight<'_> {
+        Sight { evidence: &self.member.evidence, leases: &self.lead.leases, now }
+    }
+
+    /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still:
+    /// what tells it waits for that (R4.7).
+    pub(crate) fn cluster_time(&mut self, now: Tick) -> ClusterTime {
+        if let Some(command) = self.lead.clock.reservation_due(now, self.decided().time_reserved) {
+            self.decide(command);
+        }
+        self.lead.clock.now(now, self.member.ledger.decided().time_reserved)
+    }
+
+    pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {
+        self.lead.on_closed(to);
+        self.member.say_goodbye(to, why, out);
+    }
+
+    pub(crate) fn on_get_configuration(&mut self, from: Endpoint, have: ConfigVersion) {
+        if have < self.decided().configuration.version {
+            self.lead.push_to.insert(from);
+        } else if let Endpoint::Conn(conn) = from {
+            self.lead.askers.wait(conn, have);
+        }
+    }
+
+    pub(crate) fn end_turn(&mut self, now: Tick, out: &mut Out<'_>) {
+        self.listen(now, out);
+        if !self.lead.memory.may_decide() {
+            self.lead.next_tick = now.after(self.member.options.node_lease / 8);
+            return;
+        }
+        // This comes after the inputs of the turn, so that a heartbeat that is already here counts.
+        if now >= self.lead.next_tick {
+            self.on_tick(now);
+        } else if self.lead.leases.any_lapsed(now) {
+            self.judge(now); // the heartbeat that proves it may come long before the tick
+        }
+        self.repair(now);
+        self.answer_table_requests(out);
+        self.push_configuration(out);
+    }
+
+    fn on_tick(&mut self, now: Tick) {
+        let lease = self.member.options.node_lease;
+        self.lead.next_tick = now.after(lease / 8);
+        self.judge(now);
+        self.move_primaries(now);
+        if let Some((_, millis)) = self.lead.lower_lease_bound.take_if(|(at, _)| now >= *at) {
+            self.decide(Command::BoundLeases { millis });
+        }
+        self.lead.changed |= self.member.evidence.expire(now);
+        if now.since(self.lead.promotions.1) >= lease {
+            self.lead.changed |= self.lead.promotions.0 > self.member.options.promotions_max;
+            self.lead.promotions = (0, now);
+        }
+        let cluster_time = self.cluster_time(now);
+        self.lead.clients.sweep(cluster_time);
+    }
+
+    fn judge(&mut self, now: Tick) {
+        let Member { options, links, evidence, .. } = &*self.member;
+        let is_connected = |node| options.trusts_connections && links.keys().any(|core| core.node == node);
+        let is_vouched_for = |node| evidence.is_vouched_for(now, node) || is_connected(node);
+        for node in self.lead.leases.judge(now, is_vouched_for) {
+            self.decide(Command::NodeLost { node });
+        }
+    }
+
+    fn push_configuration(&mut self, out: &mut Out<'_>) {
+        let Self { member: Member { ledger, links, outbox, .. }, lead } = self;
+        let version = ledger.decided().configuration.version;
+        if version > lead.pushed {
+            lead.pushed = version;
+            lead.push_to.extend(links.values().map(|link| link.end));
+            lead.askers.announce();
+        }
+        if lead.push_to.is_empty() && !lead.askers.is_telling() {
+            return;
+        }
+        let frame = out.encode(&ConfigurationIs { configuration: ledger.decided().configuration.clone() });
+        let askers = lead.askers.take(version, frame.len()).into_iter().map(Endpoint::Conn);
+        for to in std::mem::take(&mut lead.push_to).into_iter().chain(askers) {
+            outbox.send(to, frame, ledger.all_decided(), out);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A member of the group of coordinators, with everything that it has whether or not it leads: options, ledger, outbox,
+//! links and evidence.
+//!
+//! A member that does not lead hears heartbeats, and answers nothing (R9.9). So a member that begins to lead knows
+//! already which cores speak, at which endpoints, and which nodes they hear. A fail-over need not wait for that.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::{Effects, Endpoint};
+use kasha_types::{ConfigVersion, CoreId, LocalPosition, NodeId, Tick};
+use kasha_wire::Message;
+use kasha_wire::link::ToCoordinator;
+use kasha_wire::message::Heartbeat;
+
+use crate::evidence::Evidence;
+use crate::goodbye::Goodbye;
+use crate::ledger::Ledger;
+use crate::outbox::{Out, Outbox};
+use crate::storage::Found;
+use crate::{CoordinatorOptions, State};
+
+/// A core that speaks to us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) end: Endpoint,
+    /// The configuration that the core obeys, as it last said.
+    pub(crate) have: ConfigVersion,
+}
+
+/// A member of the group of coordinators.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) options: CoordinatorOptions,
+    pub(crate) ledger: Ledger,
+    pub(crate) outbox: Outbox,
+    pub(crate) links: BTreeMap<CoreId, Link>,
+    /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
+    said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
+    pub(crate) evidence: Evidence,
+    pub(crate) last_step: Tick,
+}
+
+impl Member {
+    /// Goes on from what the files were found to hold, or begins a new cluster. [`Ledger::begin_file`] is still to be
+    /// called.
+    pub(crate) fn start(options: CoordinatorOptions, found: Found, now: Tick, out: &mut Effects) -> Self {
+        let state = match &found.loaded {
+            Some(loaded) => loaded.state.clone(),
+            None => State::new(&options),
+        };
+        Self {
+            ledger: Ledger::start(found, state, out),
+            outbox: Outbox::default(),
+            links: BTreeMap::new(),
+            said: BTreeMap::new(),
+            evidence: Evidence::new(options.node_lease),
+            last_step: now,
+            options,
+        }
+    }
+
+    /// Notes the time. Returns whether the last step was so long ago that a leader, whose ticks come sooner, was stalled.
+    pub(crate) fn note_time(&mut self, now: Tick) -> bool {
+        let was_stalled = now.since(self.last_step) > self.options.node_lease / 2;
+        self.last_step = self.last_step.max(now);
+        was_stalled
+    }
+
+    /// Our own file holds everything up to here. In one process that commits it.
+    pub(crate) fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
+        self.ledger.on_durable(position, out);
+        self.ledger.commit(position);
+        self.outbox.on_committed(&self.ledger, &mut Out::new(out));
+    }
+
+    /// Hears a message while another member leads. The leader answers it.
+    pub(crate) fn overhear(&mut self, now: Tick, from: Endpoint, message: &ToCoordinator) {
+        if let ToCoordinator::Heartbeat(heartbeat) = message
+            && self.knows_process_of(heartbeat)
+        {
+            self.hear(now, from, heartbeat);
+        }
+    }
+
+    /// Whether a heartbeat comes from a core that is in the configuration, and from the same process.
+    pub(crate) fn knows_process_of(&self, heartbeat: &Heartbeat) -> bool {
+        let CoreId { node, core } = heartbeat.core;
+        let known = self.ledger.decided().configuration.node(node);
+        known.is_some_and(|info| info.incarnation == heartbeat.incarnation && usize::from(core) < info.cores.len())
+    }
+
+    /// A core speaks. Returns whether it hears other nodes than it did before.
+    pub(crate) fn hear(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
+        let newest = (heartbeat.sent, heartbeat.have);
+        self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
+        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have });
+        self.evidence.hear(now, heartbeat.core, &heartbeat.heard)
+    }
+
+    /// A new process of this node runs: what an earlier one said means nothing any more.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.links.retain(|core, _| core.node != node);
+        self.said.retain(|core, _| core.node != node);
+        self.evidence.forget(node);
+    }
+
+    /// Whether another process than the known one claims to be the same start of the same folder (K0507). A folder
+    /// counts the node's starts, so a process from an older copy of it has the number of a process that was seen before.
+    /// But a process never forgets a configuration, and never outlives a boot of its machine. Frames may come late, so
+    /// they are compared by the time at which they were sent.
+    pub(crate) fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
+        let forgot = |&(sent, have): &(Tick, ConfigVersion)| sent < heartbeat.sent && heartbeat.have < have;
+        let boot = self.ledger.decided().nodes[index].boot;
+        boot != heartbeat.boot || self.said.get(&heartbeat.core).is_some_and(forgot)
+    }
+
+    /// Sends a message that may follow from all that is decided.
+    pub(crate) fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Out<'_>) {
+        let frame = out.encode(message);
+        self.outbox.send(to, frame, self.ledger.all_decided(), out);
+    }
+
+    pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {
+        self.on_closed(to);
+        self.outbox.part(to, why.reason(), why.basis(&self.ledger), out);
+    }
+
+    pub(crate) fn on_closed(&mut self, end: Endpoint) {
+        self.links.retain(|_, link| link.end != end);
+        self.outbox.on_closed(end);
+    }
+}
