@@ -40,6 +40,10 @@ impl Leading<'_> {
         if *seen != missing {
             return Err(format!("{shard} waits for something else by now: nothing was changed; look again (K0506)"));
         }
+        // What is decided begins from what is decided: this may come twice before the disk has answered once.
+        if self.decided().configuration.shard(shard) != Some(config) {
+            return Err(format!("{shard} is just being changed: nothing more was changed; look again (K0506)"));
+        }
         let epoch = config.epoch.next();
         let command = if missing.members.is_empty() {
             Command::GiveUpWitnesses { shard, epoch }

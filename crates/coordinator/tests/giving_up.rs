@@ -236,3 +236,22 @@ fn r7_7_false_words_take_no_more_than_what_is_there() {
     );
     refused(&mut world, "the recovery of shard-0 goes on"); // the list is empty
 }
+
+/// The operator runs the command again while the coordinator's disk has not answered the first one. (This ended the process: what was
+/// committed was compared, and what is decided was changed.)
+#[test]
+fn r7_7_a_command_that_comes_again_before_it_is_committed_changes_nothing_more() {
+    let mut world = recovering();
+    world.beat(2, 0, vec![needs_witness(&world, &[], &[4, 5])]);
+    lose(&mut world, &[4, 5]);
+    world.beat(2, 0, vec![needs_witness(&world, &[], &[4, 5])]);
+    let missing = ask(&mut world, None).unwrap();
+    let epoch = world.shard(0).epoch;
+    world.fast_disk = false;
+    let question = message::GiveUp { nonce: 5, shard: SHARD, seen: Some(missing) };
+    assert!(world.ask(CLIENT, &question).is_empty(), "it waits for the disk");
+    assert!(world.ask(CLIENT, &question).is_empty(), "so does this");
+    world.fast_disk = true;
+    world.run(100);
+    assert_eq!(world.shard(0).epoch, epoch.next());
+}
