@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord};
 use kasha_log::{Entry, EntryKind, EntryOffset, entry_bytes};
-use kasha_types::{SegmentId, TableId};
+use kasha_types::{LogEnd, SegmentId, TableId};
 
 use crate::core::Core;
 use crate::node::Node;
@@ -56,6 +56,14 @@ impl Replica {
 
     fn compare(&self, core: &Core) -> Result<(), String> {
         let (log, state) = (&self.copy.log, &self.state);
+        for group in log.groups() {
+            let start = LogEnd(group.start);
+            let is_whole =
+                log.verified_group(log.segment_of(EntryOffset(group.start)), start).is_ok_and(|found| found.is_some());
+            if !is_whole {
+                return Err(format!("the group at {start} is not what a primary wrote (D4)"));
+            }
+        }
         let mut replayed = ShardState::new(self.copy.shard);
         let entries = || log.groups().flat_map(|group| group.entries);
         let (mut dead, mut freed) = (Vec::new(), BTreeSet::new());
