@@ -98,7 +98,9 @@ impl Lead {
 
     /// When there is something to do if nothing comes in. `last_step`: a moment that has passed.
     pub(crate) fn next_deadline(&self, last_step: Tick) -> Tick {
-        if self.askers.is_telling() { last_step } else { self.next_tick }
+        // Who has lost memory tells nothing, so there is nothing to go on with at once.
+        let goes_on = self.askers.is_telling() && self.memory.may_decide();
+        if goes_on { last_step } else { self.next_tick }
     }
 }
 

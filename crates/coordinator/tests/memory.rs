@@ -3,7 +3,8 @@
 
 use crate::common::*;
 use kasha_coordinator::{Forgotten, Loss};
-use kasha_types::{ClientId, ClusterTime, CoreId, Epoch, ListVersion, NodeId, ShardId};
+use kasha_machine::{Endpoint, Machine};
+use kasha_types::{ClientId, ClusterTime, ConnId, CoreId, Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::message::{self, Knowledge, ShardKnowledge};
 use kasha_wire::{AnyMessage, MemberState, ShardPhase};
 
@@ -137,6 +138,26 @@ fn r9_13_whatever_a_folder_knows_more_is_noticed() {
     world.run(1_000);
     assert!(world.config().nodes.iter().all(|info| info.alive), "nobody was silent");
     assert_eq!(world.shard(0).phase, ShardPhase::Serving);
+}
+
+/// More clients wait for a configuration than one turn tells. A coordinator that has lost memory tells nothing, and must not spin.
+#[test]
+fn r9_13_with_memory_lost_it_waits_although_clients_are_still_to_be_told() {
+    let mut world = World::serving(3, 1, 1);
+    let version = world.config().version;
+    for client in 0..20_000 {
+        let from = Endpoint::Conn(ConnId(1_000_000 + client));
+        world.send(from, &message::GetConfiguration { have: version });
+    }
+    world.node(1).starts = 2;
+    world.beat(1, 0, Vec::new());
+    assert!(world.config().version > version);
+    assert!(world.coordinator.next_deadline() <= Some(world.now), "the next turn tells others");
+    let mut heartbeat = world.heartbeat_of(&world.nodes[&NodeId(2)].clone(), 0, Vec::new());
+    heartbeat.knows.configuration = kasha_types::ConfigVersion(1_000);
+    world.send(conn(NodeId(2), 0), &heartbeat);
+    assert!(world.coordinator.memory_loss().is_some());
+    assert!(world.coordinator.next_deadline() > Some(world.now));
 }
 
 /// Until all have spoken it decides nothing: a new process of a primary is no reason to promote another node.
