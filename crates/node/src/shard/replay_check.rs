@@ -1,4 +1,5 @@
-//! Whether a replay of what a member holds comes to the state that the member has. For the simulator and tests.
+//! Whether a replay of what a member holds comes to the state that the member has, and whether the groups of the log are
+//! what primaries wrote. For the simulator and tests.
 //!
 //! The cleaner and the freeing of segments take from the log whatever no replay needs; if they take more, a member that
 //! replays its log anew differs from one that went on. A replay may find entries that the member knows dead, where
