@@ -96,7 +96,7 @@ impl<'p, 's> ReadPath<'p, 's> {
         (to, view, comes): (Endpoint, &ReadView<'_>, Comes),
         out: &mut Effects,
     ) {
-        if comes == Comes::First && serving.waiting.has_read(to, view.read_id) {
+        if serving.waiting.has_read(to, view.read_id) && comes == Comes::First {
             return; // its client asks again: what is pending now is not waited for, too
         }
         let mut path = ReadPath { term, serving, site, now };
@@ -148,12 +148,9 @@ impl<'p, 's> ReadPath<'p, 's> {
             return Ok(Current { read, is_over: false }); // `scan` deletes what is over
         }
         let Site { state, core, .. } = &mut *self.site;
-        let rpcs = match read.read {
-            Read::Observe { .. } if read.comes == Comes::Again => Vec::new(),
-            Read::Observe { .. } => all_pending_before(state, &core.scratch.footprint).map_err(Stop::Refused)?,
-            _ => pending_before(state, &core.scratch.footprint).into_iter().collect(),
-        };
-        if !rpcs.is_empty() {
+        if !state.distributed.is_quiet()
+            && let Some(rpcs) = pending_before(state, &core.scratch.footprint, &read).map_err(Stop::Refused)?
+        {
             return Err(Stop::Waits(rpcs));
         }
         let is_over = state.store.has_due(core.cluster_time) && self.expire(&read);
@@ -299,25 +296,24 @@ fn page_of<'a>(admitted: &Admitted<'a>) -> Option<Wanted<'a>> {
     Some(Wanted { table: admitted.table, from: cursor, most, prefix, shows })
 }
 
-/// A transaction over several shards that is pending, and writes one of these keys: the read would tell of a moment that is over for
-/// somebody else (R8.3).
-#[inline]
-fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
-    if state.distributed.is_quiet() {
-        return None; // nearly always
+/// What a read waits for. Of the transactions over several shards that are pending and write one of these keys it is one: the read would
+/// tell of a moment that is over for somebody else (R8.3). A read of two rounds waits for all that are pending when it comes (R8.16,
+/// 0060); it leaves no gate behind, so that nobody waits for it in turn.
+#[cold]
+fn pending_before(state: &ShardState, keys: &[KeyHash], read: &Admitted<'_>) -> Result<Option<Vec<RpcId>>, Refusal> {
+    let participant = &state.distributed.participant;
+    let footprint = || Footprint::new(keys.iter().copied(), []);
+    match read.read {
+        Read::Observe { .. } if read.comes == Comes::Again || planted::is_on(Bug::RunsAheadOfPending) => Ok(None),
+        Read::Observe { .. } => {
+            let pending = participant.blocked_by_all(&footprint());
+            if pending.len() > WAITED_FOR_MAX {
+                return Err(Refusal::Busy);
+            }
+            Ok((!pending.is_empty()).then(|| pending.into_iter().collect()))
+        }
+        _ => Ok(participant.blocked_by(&footprint()).map(|rpc| vec![rpc])),
     }
-    state.distributed.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
-}
-
-/// What a read of two rounds waits for (R8.16, 0060): all that is pending when it comes, and writes one of these keys. It leaves no gate
-/// behind, so that nobody waits for it in turn.
-#[inline]
-fn all_pending_before(state: &ShardState, keys: &[KeyHash]) -> Result<Vec<RpcId>, Refusal> {
-    if state.distributed.is_quiet() || planted::is_on(Bug::RunsAheadOfPending) {
-        return Ok(Vec::new()); // nearly always
-    }
-    let pending = state.distributed.participant.blocked_by_all(&Footprint::new(keys.iter().copied(), []));
-    if pending.len() > WAITED_FOR_MAX { Err(Refusal::Busy) } else { Ok(pending.into_iter().collect()) }
 }
 
 /// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a
