@@ -220,11 +220,8 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
     assert_eq!(shipping.copied().collect::<Vec<_>>(), [NodeId(2)]);
 }
 
-/// The link is cut for half a minute while a part is under way. That part's age says nothing about how long parts take: the next one
-/// is lost, too, and sent again soon; and sooner when the
-/// transport says that it may be lost.
-#[test]
-fn after_a_cut_a_lost_part_of_a_segment_is_soon_sent_again() {
+/// A primary with a log of many segments, which node 2 joins; and the attachment. Parts of segments are small.
+fn joined_by_node_2() -> (Shipping, Log, AttachId) {
     let pace = Pace { copy_bytes: 1024, ..Pace::default() };
     let mut shipping = Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, LogEnd::START);
     let log = log(40);
@@ -236,6 +233,14 @@ fn after_a_cut_a_lost_part_of_a_segment_is_soon_sent_again() {
     shipping.set_members([member(1, false, 0), member(2, true, 2)]);
     attach(&mut shipping, &log, 2);
     let attach = peer(&shipping, 2).attach();
+    (shipping, log, attach)
+}
+
+/// The link is cut for half a minute while a part is under way. That part's age says nothing about how long parts take: the next one
+/// is lost, too, and sent again soon; and sooner when the transport says that it may be lost.
+#[test]
+fn after_a_cut_a_lost_part_of_a_segment_is_soon_sent_again() {
+    let (mut shipping, log, attach) = joined_by_node_2();
     let parts = |shipping: &mut Shipping, millis: std::ops::Range<u64>| -> Vec<(SegmentId, u32)> {
         let mut parts = Vec::new();
         for millis in millis {
@@ -265,17 +270,7 @@ fn after_a_cut_a_lost_part_of_a_segment_is_soon_sent_again() {
 #[test]
 fn on_a_slow_link_parts_of_segments_are_sent_once() {
     for part_takes_millis in [30, 300, 600, 800] {
-        let pace = Pace { copy_bytes: 1024, ..Pace::default() };
-        let mut shipping = Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, LogEnd::START);
-        let log = log(40);
-        let end = log.end().offset;
-        shipping.set_members([member(1, false, 0)]);
-        shipping.want_synced(end);
-        pump(&mut shipping, &log, at(1));
-        shipping.on_own_durable(end);
-        shipping.set_members([member(1, false, 0), member(2, true, 2)]);
-        attach(&mut shipping, &log, 2);
-        let attach = peer(&shipping, 2).attach();
+        let (mut shipping, log, attach) = joined_by_node_2();
         let mut under_way = std::collections::VecDeque::new();
         let mut times_sent: Vec<((SegmentId, u32), u32)> = Vec::new();
         let (mut now, mut link_is_free) = (at(3), at(3));
