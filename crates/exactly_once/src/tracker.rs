@@ -360,9 +360,9 @@ impl Tracker {
         client.into_iter().flat_map(|client| client.outstanding.completed_below(request.acknowledged()))
     }
 
-    /// The records that its client can acknowledge when this update is over, if it is the oldest that its client has not finished: what
-    /// is acknowledged is below it, or all between is completed here. (A body keeps the acknowledgement of the time when the client
-    /// built it, R2.1.) Where updates of other shards are unfinished, too, it is fewer.
+    /// The records that a client can acknowledge once this update is over. There are some if the update is the oldest that its client
+    /// has not finished: all before it is acknowledged, or is completed here. (A body keeps the acknowledgement of the time when its
+    /// client built it, R2.1.) If the client has unfinished updates at other shards, too, it can acknowledge fewer.
     pub fn held_up_by(&self, request: &Request) -> impl Iterator<Item = Place> {
         let client = self.clients.get(request.rpc.client);
         let client = client.filter(|client| {

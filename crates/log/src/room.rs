@@ -1,17 +1,18 @@
 //! How much memory a log may still take, and for what (section 5, R5.16).
 //!
 //! ```text
-//! 0 ───────── new data ─┬─ deletes ─┬─ what unblocks ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┬─ a take-over ─┐
-//!                       │◀ reserve ▶│◀─── a 16th, and two segments ────────────────────────────────────────────▶│◀ two segments ▶│
+//! 0 ───────── new data ─┬─ deletes ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┬─ a take-over ─┐
+//!                       │◀ reserve ▶│◀─── a 16th, and two segments ──────────────────────────▶│◀ two segments ▶│
 //!                                   └ memory_max_bytes
 //! ```
 //!
 //! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
-//! new data, the end of an update for which others wait finds room when others have used up the reserve of deletes, and so does
-//! a delete or an acknowledgement that frees more than it takes when those ends have used up theirs, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
+//! new data, a delete or an acknowledgement that frees more than it takes still works when others have used up the reserve of
+//! deletes, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
 //! and the entry that frees what was cleaned always finds room. So does what a witness holds: a new primary executes that before
 //! anything is synced, and so before the cleaner can give anything back ([`TAKEOVER_SEGMENTS`]). A log that a take-over has filled so
 //! far is cleaned there, too: until it is smaller again, everything that stands left of the take-over ends where that ends.
+//! The first half of what shrinks is also for small ends that others wait for: they promise room, and leave the rest to those who give it.
 //!
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
 //! make room, the refusal is [`Full::Cleaning`] and passes.
@@ -157,7 +158,8 @@ impl Log {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
-            Purpose::Unblocking => max + (self.limit_of(Purpose::Shrinking) - max) / 2,
+            // Where the limit is no whole number of segments there may be nothing between.
+            Purpose::Unblocking => max + self.limit_of(Purpose::Shrinking).saturating_sub(max) / 2,
             Purpose::Shrinking | Purpose::Promised => self.limit_of(Purpose::Cleaning) - segment,
             Purpose::Cleaning => self.segments_max_of(Purpose::Cleaning) * segment - segment / 8,
             Purpose::Own | Purpose::Takeover => self.segments_max_of(purpose) * segment,

@@ -1,7 +1,7 @@
 //! The limit, the reserve, and freeing.
 
 use crate::common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
-use kasha_log::{AppendError, EntryKind, Full, Log, MemoryLeft, Part, Purpose, Screen, entry_bytes};
+use kasha_log::{AppendError, EntryKind, Full, Log, LogConfig, MemoryLeft, Part, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, LogEnd, SegmentId};
 use proptest::prelude::*;
 
@@ -14,6 +14,19 @@ fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log:
         group.commit();
     }
     entries
+}
+
+/// A limit that is no whole number of segments leaves nothing between what deletes may use and what shrinks.
+#[test]
+fn r5_16_every_purpose_has_a_limit_whatever_the_memory() {
+    for bytes in (8 * u64::from(SEGMENT)..9 * u64::from(SEGMENT)).step_by(256) {
+        let mut log = Log::new(SHARD, LogConfig { memory_max_bytes: bytes, ..config(8) });
+        until_full(&mut log, Purpose::Normal, 8);
+        until_full(&mut log, Purpose::Freeing, 8);
+        until_full(&mut log, Purpose::Unblocking, 8);
+        until_full(&mut log, Purpose::Shrinking, 8);
+        assert!(!until_full(&mut log, Purpose::Cleaning, 8).is_empty(), "{bytes} bytes");
+    }
 }
 
 /// R5.16: each purpose has room of its own behind that of the one before it.

@@ -428,6 +428,7 @@ impl RequestPath<'_> {
         let body = received.body;
         // What an operation key keeps lives for long, and a long answer is no small matter (R5.16).
         let is_small = !matches!(keep, Keep::Result(_)) && result.len() <= REPEATED_BYTES_MAX;
+        // As an update of one shard (`draft::purpose`): what holds its client's acknowledgement up finds room behind the deletes' reserve.
         let is_crowded = || has_come && !log.has_room_for(UNBLOCKING_BYTES_MAX, Purpose::Freeing);
         let purpose = match is_small {
             true if is_crowded() && self.state.unblocks(log, &request, UNBLOCKING_BYTES_MAX) => Purpose::Unblocking,
