@@ -147,7 +147,8 @@ pub struct Mark(u64);
 pub struct SimDisk {
     cached: Image,
     durable: Image,
-    waiting: VecDeque<Change>,
+    /// What no fsync of all files has covered. `None`: an fsync of the logs has.
+    waiting: VecDeque<Option<Change>>,
     covered: u64,
 }
 
@@ -166,7 +167,7 @@ impl SimDisk {
 
     fn change(&mut self, change: Change) {
         apply(&mut self.cached, &change);
-        self.waiting.push_back(change);
+        self.waiting.push_back(Some(change));
     }
 
     /// Writes at an offset of a file.
@@ -205,7 +206,9 @@ impl SimDisk {
     pub fn synced(&mut self, mark: Mark) {
         while self.covered < mark.0 {
             let change = self.waiting.pop_front().expect("marked changes are there");
-            apply(&mut self.durable, &change);
+            if let Some(change) = change {
+                apply(&mut self.durable, &change);
+            }
             self.covered += 1;
         }
     }
@@ -214,10 +217,10 @@ impl SimDisk {
     pub fn synced_logs(&mut self, mark: Mark) {
         let marked = usize::try_from(mark.0.saturating_sub(self.covered)).expect("in memory");
         for change in self.waiting.iter_mut().take(marked) {
-            let FileName::Segment { .. } = change.file() else { continue };
-            // What is done twice would change nothing, unless something else came between. An empty write keeps the marks.
-            let nothing = Change::Write { file: change.file(), offset: 0, bytes: Rc::new([]) };
-            apply(&mut self.durable, &std::mem::replace(change, nothing));
+            let is_of_a_log = |change: &mut Change| matches!(change.file(), FileName::Segment { .. });
+            if let Some(change) = change.take_if(is_of_a_log) {
+                apply(&mut self.durable, &change);
+            }
         }
     }
 
@@ -243,6 +246,7 @@ impl SimDisk {
         let prefix = rng.below(self.waiting.len() as u64 + 1);
         for (index, change) in (0u64..).zip(std::mem::take(&mut self.waiting)) {
             self.covered += 1;
+            let Some(change) = change else { continue };
             let is_written = matches!(change, Change::Write { .. });
             let keep = |rng: &mut Rng| match style {
                 0 => false,
@@ -442,6 +446,18 @@ mod tests {
             let bytes = disk.read(log).expect("readable").expect("it is there");
             assert_eq!(bytes[..500], [1; 500], "{seed}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_removed_before_an_fsync_of_logs_stays_away() {
+        let log = FileName::Segment { shard: ShardId(1), segment: SegmentId(0) };
+        let mut disk = SimDisk::new();
+        disk.write(log, 0, &[1; 600]);
+        disk.remove(log);
+        disk.synced_logs(disk.mark());
+        disk.settle();
+        disk.lose_power(&mut Rng::new(1));
+        assert_eq!(disk.read(log).expect("readable"), None);
     }
 
     #[test]
