@@ -61,7 +61,7 @@ pub enum Action {
     Write(NodeIx),
     /// viewstamped `normal::on_prepare`, and its acknowledgement.
     OnPrepare(NodeIx, ViewIx),
-    /// viewstamped `normal::advance`, coordinator `Ledger::commit`: what is committed is told.
+    /// viewstamped `normal::advance`, coordinator `Ledger::is_committed`: what is committed is told.
     Commit(NodeIx),
     /// viewstamped `change::change`: the change of this number.
     Change(NodeIx, u8),

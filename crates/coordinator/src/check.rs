@@ -165,6 +165,8 @@ impl State {
         let counts = [config.version.0, self.applied, self.clients_below.0];
         let is_near_its_end = counts.iter().any(|&count| count > COUNT_MAX) || self.next_table.0 > u32::MAX / 2;
         must!(!is_near_its_end, "a count is near its end: {counts:?} {}", self.next_table);
+        let (least, reserved) = (self.time_anchor.least, self.time_reserved);
+        must!(least <= reserved, "F2: ClusterTime stays within its reservation: {least:?}, {reserved:?}");
         must!(config.nodes.len() == self.nodes.len() && self.nodes.len() <= NODES_MAX, "{} nodes", self.nodes.len());
         must!(config.nodes.is_sorted_by(|a, b| a.node < b.node), "nodes are in order and distinct");
         for info in &config.nodes {
@@ -273,6 +275,7 @@ mod tests {
             (|state| state.shards_wanted = 1, "all shards are placed"),
             (|state| state.configuration.version.0 = u64::MAX, "near its end"),
             (|state| state.next_table.0 = u32::MAX, "near its end"),
+            (|state| state.time_anchor.least.0 = state.time_reserved.0 + 1, "within its reservation"),
             (|state| state.nodes.truncate(2), "nodes"),
             (|state| state.configuration.nodes.swap(0, 1), "in order"),
             (|state| state.configuration.nodes[1].node = NodeId(1), "distinct"),

@@ -172,3 +172,28 @@ commands! {
         millis: u64,
     },
 }
+
+impl Command {
+    /// The shard that it changes, if it is one.
+    pub(crate) fn shard(&self) -> Option<ShardId> {
+        match *self {
+            Self::Promote { shard, .. }
+            | Self::Recovered { shard, .. }
+            | Self::SetMembers { shard, .. }
+            | Self::Copied { shard, .. }
+            | Self::CloseList { shard, .. }
+            | Self::OpenList { shard, .. }
+            | Self::EmptyList { shard, .. }
+            | Self::GiveUpWitnesses { shard, .. }
+            | Self::GiveUpMembers { shard, .. } => Some(shard),
+            Self::Configure { .. }
+            | Self::NodeSeen { .. }
+            | Self::NodeLost { .. }
+            | Self::Place { .. }
+            | Self::ReserveTime { .. }
+            | Self::ReserveClients { .. }
+            | Self::Table { .. }
+            | Self::BoundLeases { .. } => None,
+        }
+    }
+}

@@ -84,7 +84,6 @@ impl Leading<'_> {
 
     fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {
         let node = heartbeat.core.node;
-        self.member.forget(node);
         self.lead.unanswered.retain(|core, _| core.node != node);
         self.lead.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
         self.decide(seen(heartbeat));

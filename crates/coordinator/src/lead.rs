@@ -56,7 +56,7 @@ impl Lead {
         let memory = Memory::start(now, state);
         let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
         for command in reconciled(state, options).into_iter().chain(reservation) {
-            ledger.decide(command);
+            ledger.decide(now, &command);
         }
         let state = ledger.decided();
         let cluster_time = clock.now(now, state.time_reserved);
@@ -135,7 +135,7 @@ impl Leading<'_> {
 
     /// Decides a command: everything that is sent from now on waits until it is committed.
     pub(crate) fn decide(&mut self, command: Command) {
-        self.member.ledger.decide(command);
+        self.member.ledger.decide(self.member.last_step, &command);
         self.lead.changed = true;
     }
 

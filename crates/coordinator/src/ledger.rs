@@ -1,24 +1,28 @@
 //! What is decided, and what is committed (0054).
 //!
-//! A command is *decided* when it is appended to the log. The decided state has it at once, since the next decision
-//! begins before this one is committed, and must not contradict it. A command is *committed* when the log says so: only
-//! then does the committed state have it. In between, a crash loses the command, so nobody may have heard of it. What the
-//! coordinator tells is therefore read from the committed state, or waits for every decision before it ([`Basis`]).
+//! A command is an operation of the group's log. It is *decided* when the leader has appended it. The decided state has it at
+//! once, since the next decision begins before this one is committed, and must not contradict it. It is *committed* when a
+//! quorum of the group has it on its disks: only then does the committed state have it. In between it may be lost, so nobody may
+//! have heard of it. What the coordinator tells is therefore read from the committed state, or waits for every decision
+//! before it ([`Basis`]).
 //!
-//! **D3** A [`Basis`] is made here only. In one process a command is committed when the coordinator's own file has it. A
-//! group of coordinators asks its members in between; the rest of this crate does not see the difference.
+//! **D3**, **R9.1** A [`Basis`] is made here only. It names the view, too: what a leader has made waits for its own view, and is
+//! dropped with the lead. The group has one member as yet, whose own file is a quorum.
 
 use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
-use kasha_types::LocalPosition;
+use kasha_types::{LocalPosition, Tick};
+use kasha_viewstamped::{Lists, OpNumber, Options, Output, Replica, State as _, Stored, View};
 
-use crate::storage::{Found, Log};
-use crate::{Command, State};
+use crate::limits::PENDING_BYTES_MAX;
+use crate::replicated::operation;
+use crate::storage::{FIRST_MEMBER, Files, Found};
+use crate::{Command, CoordinatorOptions, State};
 
-/// What a message follows from. It leaves when that is committed.
+/// What a message follows from: operations of a view, up to this one. It leaves when they are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Basis(Option<LocalPosition>);
+pub(crate) struct Basis(Option<(View, OpNumber)>);
 
 impl Basis {
     /// No command: a message that follows from what has just come in.
@@ -26,108 +30,179 @@ impl Basis {
 
     /// The gate of a message that follows from this.
     pub(crate) fn gate(self) -> Gate {
-        self.0.map_or(Gate::Now, Gate::Durable)
+        self.0.map_or(Gate::Now, |(view, op)| Gate::Committed { view: view.number, op: op.0 })
     }
+}
+
+/// What becomes of the lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turnover {
+    /// This member leads since then (R9.3).
+    Leads { since: Tick },
+    /// This member leads no more: what it has made in its view must not leave (R9.1).
+    Deposed,
 }
 
 /// The commands of the coordinator, on their way from decided to committed.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    decided: State,
-    committed: State,
-    /// Commands that are decided and not committed, in order, and the commit of our file that holds each.
-    in_flight: VecDeque<(LocalPosition, Command)>,
-    decided_to: LocalPosition,
-    committed_to: LocalPosition,
-    log: Log,
+    replica: Replica<State, ()>,
+    files: Files,
+    turnovers: VecDeque<Turnover>,
+    /// Commands of this lead that are not committed, and how many bytes each has.
+    in_flight: VecDeque<(OpNumber, usize)>,
+    /// How many bytes these have together.
+    bytes_in_flight: usize,
 }
 
 impl Ledger {
-    /// Goes on from what the files were `found` to hold, which is this state; or a new cluster begins with it.
-    pub(crate) fn start(found: Found, state: State, out: &mut Effects) -> Self {
-        Self {
-            decided: state.clone(),
-            committed: state,
-            in_flight: VecDeque::new(),
-            decided_to: LocalPosition(0),
-            committed_to: LocalPosition(0),
-            log: Log::start(found, out),
-        }
-    }
-
-    /// Begins a new file. Its snapshot has what is decided by now.
-    pub(crate) fn begin_file(&mut self, out: &mut Effects) {
-        self.log.begin_file(&self.decided, out);
-        self.decided_to = self.log.end();
+    /// Goes on from what was found, or begins a new cluster.
+    pub(crate) fn start(options: &CoordinatorOptions, found: Found, now: Tick) -> Self {
+        let Found { log, files } = found;
+        let stored = match log {
+            Some(log) => log.stored,
+            None => Stored::new(Lists::new([FIRST_MEMBER]), State::new(options).snapshot()),
+        };
+        let timing = Options::new(options.node_lease);
+        let replica = Replica::start(FIRST_MEMBER, timing, stored, (), options.seed, now);
+        let replica = replica.expect("what was found was checked");
+        let mut ledger =
+            Self { replica, files, turnovers: VecDeque::new(), in_flight: VecDeque::new(), bytes_in_flight: 0 };
+        ledger.settle();
+        ledger
     }
 
     /// What the next decision begins from.
     pub(crate) fn decided(&self) -> &State {
-        &self.decided
+        self.replica.decided()
     }
 
     /// What anybody may know.
     pub(crate) fn committed(&self) -> &State {
-        &self.committed
+        self.replica.committed()
     }
 
     /// Decides a command. What is told from now on may follow from it.
-    pub(crate) fn decide(&mut self, command: Command) {
-        self.decided.apply(&command);
-        self.log.append(&command);
-        self.decided_to = self.log.end();
-        self.in_flight.push_back((self.decided_to, command));
+    ///
+    /// # Panics
+    /// If this member does not lead, or the decided state does not permit the command.
+    pub(crate) fn decide(&mut self, now: Tick, command: &Command) {
+        let operation = operation(command);
+        let bytes = operation.len();
+        let op = self.replica.propose(now, operation).expect("R9.1: only a leader decides");
+        self.in_flight.push_back((op, bytes));
+        self.bytes_in_flight += bytes;
+        self.settle();
     }
 
     /// All that is decided by now: the basis of a message that may follow from any of it.
     pub(crate) fn all_decided(&self) -> Basis {
-        Basis((self.committed_to < self.decided_to).then_some(self.decided_to))
+        Basis((!self.is_all_committed()).then(|| (self.replica.view(), self.replica.decided_to())))
     }
 
-    /// Everything up to here is committed.
-    pub(crate) fn commit(&mut self, up_to: LocalPosition) {
-        assert!(up_to <= self.decided_to, "D3: only what was decided is committed");
-        self.committed_to = self.committed_to.max(up_to);
-        while let Some((_, command)) = self.in_flight.pop_front_if(|&mut (position, _)| position <= up_to) {
-            self.committed.apply(&command);
-        }
-    }
-
-    /// Whether what waits for this position may leave.
-    pub(crate) fn is_committed(&self, position: LocalPosition) -> bool {
-        position <= self.committed_to
+    /// Whether what waits for this operation of this view may leave.
+    pub(crate) fn is_committed(&self, view: u64, op: u64) -> bool {
+        let is_ours = self.replica.leads() && self.replica.view().number == view;
+        is_ours && op <= self.replica.committed_to().0
     }
 
     /// Whether what follows from this may leave.
     pub(crate) fn has_committed(&self, basis: Basis) -> bool {
-        basis.0.is_none_or(|position| self.is_committed(position))
+        basis.0.is_none_or(|(view, op)| self.is_committed(view.number, op.0))
     }
 
     /// Whether nothing decided waits to be committed.
     pub(crate) fn is_all_committed(&self) -> bool {
-        self.committed_to == self.decided_to
+        self.replica.committed_to() == self.replica.decided_to()
     }
 
-    /// Whether too much waits for a stuck disk.
+    /// Whether too much waits to be committed.
     pub(crate) fn is_backed_up(&self) -> bool {
-        self.log.is_backed_up()
+        self.bytes_in_flight > PENDING_BYTES_MAX
     }
 
-    /// Our own file holds everything up to this position.
-    pub(crate) fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
-        self.log.on_durable(position, out);
+    /// A commit of our own files is done. Returns whether it has committed operations.
+    pub(crate) fn on_durable(&mut self, now: Tick, position: LocalPosition, out: &mut Effects) -> bool {
+        let before = self.replica.committed_to();
+        if let Some(number) = self.files.on_synced(position, out) {
+            self.replica.on_durable(now, number);
+            self.settle();
+        }
+        self.replica.committed_to() > before
     }
 
-    /// Writes what is decided to our own file.
+    /// Time passes.
+    pub(crate) fn on_tick(&mut self, now: Tick) {
+        if self.next_deadline().is_some_and(|at| now >= at) {
+            self.replica.on_tick(now);
+            self.settle();
+        }
+    }
+
+    /// When [`Self::on_tick`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
+        self.replica.next_deadline()
+    }
+
+    /// What has become of the lead since this was asked last, in order.
+    pub(crate) fn next_turnover(&mut self) -> Option<Turnover> {
+        self.turnovers.pop_front()
+    }
+
+    /// Writes what is decided to our own files.
     pub(crate) fn flush(&mut self, out: &mut Effects) {
-        self.log.flush(&self.decided, out);
+        if self.files.is_full() {
+            self.replica.write_anew();
+        }
+        self.settle();
+        self.files.flush(out);
     }
 
-    /// Panics if the two states do not differ by just what is in flight.
+    /// Takes what the replica wants done.
+    fn settle(&mut self) {
+        for output in self.replica.take_output() {
+            match output {
+                Output::Write { number, record } => self.files.push(number, record),
+                Output::Leads { since, .. } => self.turnovers.push_back(Turnover::Leads { since }),
+                Output::Deposed { .. } => {
+                    self.in_flight.clear();
+                    self.bytes_in_flight = 0;
+                    // A lead that was lost before anybody knew of it never began.
+                    let began_unseen = |last: &mut Turnover| matches!(last, Turnover::Leads { .. });
+                    if self.turnovers.pop_back_if(began_unseen).is_none() {
+                        self.turnovers.push_back(Turnover::Deposed);
+                    }
+                }
+                Output::Stops(trouble) => {
+                    unreachable!("R9.11: a member that is alone differs from nobody: {trouble:?}")
+                }
+                // There are no links between members as yet, and a message may be lost.
+                Output::Send { .. } => {}
+            }
+        }
+        let committed = self.replica.committed_to();
+        while let Some((_, bytes)) = self.in_flight.pop_front_if(|(op, _)| *op <= committed) {
+            self.bytes_in_flight -= bytes;
+        }
+    }
+
+    /// Another member has entered a later view, and says so.
+    #[cfg(test)]
+    pub(crate) fn hear_of_a_later_view(&mut self, now: Tick) {
+        let leader = kasha_viewstamped::MemberId(9);
+        let view = View { number: self.replica.view().number + 1, leader };
+        self.replica.on_message(now, leader, kasha_viewstamped::Message::Enter { view });
+        self.settle();
+    }
+
+    /// Panics if the two states do not differ by what is between them in the log.
     pub(crate) fn assert_invariants(&self) {
-        self.decided.assert_invariants();
-        let in_flight = self.in_flight.len() as u64;
-        assert_eq!(self.decided.applied(), self.committed.applied() + in_flight, "D3: a decision is committed once");
-        assert!(in_flight > 0 || self.decided == self.committed, "D3: what is committed is what was decided");
+        self.replica.assert_invariants();
+        self.decided().assert_invariants();
+        let between = self.replica.decided_to().0 - self.replica.committed_to().0;
+        let commands = self.decided().applied() - self.committed().applied();
+        assert!(commands <= between, "D3: a decision is committed once");
+        let is_same = self.decided() == self.committed();
+        assert!(commands > 0 || is_same, "D3: what is committed is what was decided");
     }
 }

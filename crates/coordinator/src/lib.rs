@@ -1,9 +1,9 @@
 //! The coordinator: the cluster's configuration, committed one change at a time (DESIGN section 9).
 //!
-//! [`State`] is a deterministic state machine over a durable log of [`Command`]s. Every choice (which node becomes
-//! primary, which nodes are witnesses) is made before and stands in the command, so that consensus can take the log's
-//! place later. [`Coordinator`] is the machine around the state. It judges leases, decides commands, appends them, and
-//! answers only when they are committed: when they are on its file (persist, then notify).
+//! [`State`] is a deterministic state machine over a log of [`Command`]s, which a group replicates (`viewstamped`; the group
+//! has one member as yet). Every choice (which node becomes primary, which nodes are witnesses) is made before and stands in the
+//! command. [`Coordinator`] is the machine around the state. While it leads, it judges leases, decides commands, appends
+//! them, and answers only when they are committed: when a quorum of the group has them on its disks.
 //!
 //! It refuses to know what a shard holds, how a log is recovered or how a witness is replayed. It commits which node
 //! may do that, and believes the primary's report of what is done. It is never on the path of an update.
@@ -19,6 +19,7 @@ mod check;
 mod clients;
 mod command;
 mod evidence;
+mod format4;
 mod giving_up;
 mod goodbye;
 mod hearing;
@@ -36,8 +37,10 @@ mod outbox;
 mod overtaken;
 mod placement;
 mod repair;
+mod replicated;
 mod reports;
 mod sessions;
+mod start_error;
 mod state;
 mod storage;
 mod tables;
@@ -46,6 +49,7 @@ mod time;
 pub use command::Command;
 pub use machine::Coordinator;
 pub use memory::{Forgotten, Loss};
-pub use options::{CoordinatorOptions, StartError, Unchosen};
+pub use options::{CoordinatorOptions, Unchosen};
 pub use overtaken::Overtaken;
+pub use start_error::{Place, StartError};
 pub use state::State;

@@ -41,17 +41,17 @@ pub const LISTENING_LEASES: u32 = ALONE_LEASES;
 /// Clients whose wish for a session a coordinator remembers while it listens. Others ask again.
 pub const SESSIONS_HEARD_MAX: usize = 256;
 
-/// Bytes of commands in a log file before a new one begins with a snapshot.
-pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
+/// How long a file of the journal is from the beginning: when it is used up, the other one begins with a snapshot.
+pub const JOURNAL_BYTES: usize = 1024 * 1024;
 
-/// Bytes of one log record; a length above is damage. A snapshot is a few megabytes at most.
+/// Bytes of one record of format 4; a length above is damage. A snapshot is a few megabytes at most.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Frames that may wait for one stuck commit. Beyond that, frames are dropped, which every receiver must survive
 /// anyway.
 pub const FRAMES_HELD_MAX: u32 = 64 * 1024;
 
-/// Bytes of commands that may wait for one stuck commit. Beyond that, table requests are not answered.
+/// Bytes of commands that may wait to be committed. Beyond that, table requests are not answered.
 pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Versions, ids and sequences stay below this number. No cluster counts this far, so code that adds to one need not

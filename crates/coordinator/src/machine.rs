@@ -4,10 +4,10 @@
 //! committed, so nothing that a crash could undo is ever sent (D3). Frames may be lost: cores repeat reports, clients
 //! repeat requests, and a heartbeat that shows an old configuration is answered with the new one.
 //!
-//! A coordinator is a [`Member`], and has a [`Lead`] while it leads. Today a coordinator is alone, so it leads from its
-//! start on.
+//! A coordinator is a [`Member`], and has a [`Lead`] while it leads. Today a coordinator is alone, so it leads as soon as its
+//! view is on its disk.
 
-use kasha_machine::{Disk, Effects, Endpoint, Gate, Input, Machine};
+use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterId, LogSlice, ShardId, Tick};
 use kasha_wire::link::ToCoordinator;
@@ -16,6 +16,7 @@ use kasha_wire::{Configuration, Kind, Message};
 
 use crate::goodbye::Goodbye;
 use crate::lead::{Lead, Leading};
+use crate::ledger::Turnover;
 use crate::member::Member;
 use crate::memory::Loss;
 use crate::outbox::Out;
@@ -37,7 +38,7 @@ impl Coordinator {
     /// # Errors
     /// If the files cannot be read, are damaged, or are another cluster's.
     pub fn stored(disk: &dyn Disk, cluster: ClusterId) -> Result<Option<State>, StartError> {
-        Ok(storage::load(disk, cluster)?.loaded.map(|loaded| loaded.state))
+        Ok(storage::load(disk, storage::reader_of(cluster))?.log.map(|log| log.state))
     }
 
     /// Starts from what `disk` holds, or creates the cluster.
@@ -50,17 +51,15 @@ impl Coordinator {
         now: Tick,
         out: &mut Effects,
     ) -> Result<Self, StartError> {
-        let found = storage::load(disk, options.cluster)?;
-        let options = match &found.loaded {
-            Some(loaded) => options.of_cluster(&loaded.state)?,
+        let found = storage::load(disk, storage::writer_of(&options))?;
+        let options = match &found.log {
+            Some(log) => options.of_cluster(&log.state)?,
             None => options,
         };
         options.check()?;
-        let mut member = Member::start(options, found, now, out);
-        let lead = Lead::begin(&mut member, now);
-        // The lead has decided its first commands: the snapshot in the new file has them.
-        member.ledger.begin_file(out);
-        Ok(Self { member, lead: Some(lead) })
+        let mut member = Member::start(options, found, now);
+        member.ledger.flush(out);
+        Ok(Self { member, lead: None })
     }
 
     /// The committed configuration.
@@ -102,6 +101,20 @@ impl Coordinator {
         if let Some(lead) = self.lead.as_mut().filter(|_| was_stalled) {
             hit(Probe::OwnStall);
             lead.leases.extend_all(now);
+        }
+    }
+
+    /// Begins to lead, or ends.
+    fn follow_log(&mut self, out: &mut Effects) {
+        while let Some(turnover) = self.member.ledger.next_turnover() {
+            match turnover {
+                Turnover::Leads { since } => self.lead = Some(Lead::begin(&mut self.member, since)),
+                Turnover::Deposed => {
+                    self.lead = None;
+                    self.member.outbox.drop_held();
+                    out.push(Effect::DropCommitted);
+                }
+            }
         }
     }
 
@@ -164,7 +177,10 @@ impl Machine for Coordinator {
             Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, &mut Out::new(out)),
             Input::Closed(conn) => self.on_closed(Endpoint::Conn(conn)),
             Input::Unreachable(end) => self.on_closed(end),
-            Input::Durable(position) => self.member.on_durable(position, out),
+            Input::Durable(position) => {
+                self.member.on_durable(now, position, out);
+                self.follow_log(out);
+            }
             Input::LogsFlushed | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a coordinator listens for frames"),
         }
@@ -172,6 +188,8 @@ impl Machine for Coordinator {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.notice_stall(now);
+        self.member.ledger.on_tick(now);
+        self.follow_log(out);
         if let Some(mut leading) = self.leading() {
             leading.end_turn(now, &mut Out::new(out));
         }
@@ -179,13 +197,15 @@ impl Machine for Coordinator {
     }
 
     fn next_deadline(&self) -> Option<Tick> {
-        self.lead.as_ref().map(|lead| lead.next_deadline(self.member.last_step))
+        let lead = self.lead.as_ref().map(|lead| lead.next_deadline(self.member.last_step));
+        lead.into_iter().chain(self.member.ledger.next_deadline()).min()
     }
 
     fn is_open(&self, gate: Gate) -> bool {
         match gate {
             Gate::Now => true,
-            Gate::Durable(position) | Gate::DurableAs { position, .. } => self.member.ledger.is_committed(position),
+            Gate::Committed { view, op } => self.member.ledger.is_committed(view, op),
+            Gate::Durable(_) | Gate::DurableAs { .. } => unreachable!("the coordinator waits for its group"),
             Gate::Synced { .. } | Gate::Flushed { .. } | Gate::Confirmed { .. } => {
                 unreachable!("the coordinator has no shard")
             }
@@ -201,5 +221,75 @@ impl Machine for Coordinator {
         if let Some(lead) = &self.lead {
             assert!(lead.clients.next() <= self.decided().clients_below, "R4.7: granted ids are reserved");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_machine::{FileName, Held};
+    use kasha_types::{ConfigVersion, ConnId};
+    use kasha_wire::FRAME_HEADER_BYTES;
+
+    use super::*;
+
+    struct NoFiles;
+
+    impl Disk for NoFiles {
+        fn list(&self) -> Vec<FileName> {
+            Vec::new()
+        }
+
+        fn read(&self, _: FileName) -> std::io::Result<Option<Vec<u8>>> {
+            Ok(None)
+        }
+    }
+
+    /// Ends the turn. Returns how many messages leave, and the end of the commit that is asked for.
+    fn end_turn(coordinator: &mut Coordinator, held: &mut Held, out: &mut Effects) -> (usize, Option<Input<'static>>) {
+        coordinator.end_turn(Tick(1), out);
+        let (mut sent, mut durable) = (0, None);
+        for &effect in out.queue() {
+            match effect {
+                Effect::Send { gate: Gate::Now, .. } => sent += 1,
+                Effect::Send { to, head, gate, .. } => held.hold(gate, to, out.bytes(head), None),
+                Effect::Commit { to, .. } => durable = Some(Input::Durable(to)),
+                Effect::DropCommitted => held.drop_committed(|_, _| {}),
+                _ => {}
+            }
+        }
+        out.clear();
+        held.release(|gate| coordinator.is_open(gate), |_, _, _| sent += 1);
+        (sent, durable)
+    }
+
+    #[test]
+    fn r9_1_what_a_lead_has_made_does_not_leave_after_it_is_lost() {
+        let options = CoordinatorOptions::new(ClusterId(7), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let (mut out, mut held) = (Effects::new(), Held::new());
+        let mut coordinator = Coordinator::start(options, &NoFiles, Tick(1), &mut out).unwrap();
+        let from = Endpoint::Conn(ConnId(1));
+        let ask = |coordinator: &mut Coordinator, out: &mut Effects| {
+            let mut frame = Vec::new();
+            GetConfiguration { have: ConfigVersion(0) }.encode(&mut frame);
+            let payload = &frame[FRAME_HEADER_BYTES..];
+            coordinator.step(Tick(1), Input::Frame { from, kind: Kind::Message as u8, payload }, out);
+        };
+        let (_, mut durable) = end_turn(&mut coordinator, &mut held, &mut out);
+        while coordinator.lead.is_none() {
+            coordinator.step(Tick(1), durable.expect("it waits for its disk"), &mut out);
+            (_, durable) = end_turn(&mut coordinator, &mut held, &mut out);
+        }
+        ask(&mut coordinator, &mut out);
+        assert_eq!(end_turn(&mut coordinator, &mut held, &mut out).0, 0);
+        assert_eq!(held.len(), 1, "the answer waits for the time that the lead has reserved");
+
+        coordinator.member.ledger.hear_of_a_later_view(Tick(1));
+        assert_eq!(end_turn(&mut coordinator, &mut held, &mut out).0, 0);
+        assert!(coordinator.lead.is_none() && held.is_empty());
+        coordinator.step(Tick(1), durable.expect("what was decided"), &mut out);
+        ask(&mut coordinator, &mut out);
+        assert_eq!(end_turn(&mut coordinator, &mut held, &mut out).0, 0, "it answers nobody");
+        assert!(held.is_empty() && coordinator.next_deadline().is_some());
+        coordinator.assert_invariants();
     }
 }

@@ -7,17 +7,17 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::{Effects, Endpoint};
-use kasha_types::{ConfigVersion, CoreId, LocalPosition, NodeId, Tick};
+use kasha_types::{ConfigVersion, CoreId, Incarnation, LocalPosition, NodeId, Tick};
 use kasha_wire::Message;
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::Heartbeat;
 
+use crate::CoordinatorOptions;
 use crate::evidence::Evidence;
 use crate::goodbye::Goodbye;
 use crate::ledger::Ledger;
 use crate::outbox::{Out, Outbox};
 use crate::storage::Found;
-use crate::{CoordinatorOptions, State};
 
 /// A core that speaks to us.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Member {
     pub(crate) ledger: Ledger,
     pub(crate) outbox: Outbox,
     pub(crate) links: BTreeMap<CoreId, Link>,
+    /// The process of each node that has spoken last.
+    processes: BTreeMap<NodeId, Incarnation>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     pub(crate) evidence: Evidence,
@@ -41,17 +43,13 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Goes on from what the files were found to hold, or begins a new cluster. [`Ledger::begin_file`] is still to be
-    /// called.
-    pub(crate) fn start(options: CoordinatorOptions, found: Found, now: Tick, out: &mut Effects) -> Self {
-        let state = match &found.loaded {
-            Some(loaded) => loaded.state.clone(),
-            None => State::new(&options),
-        };
+    /// Goes on from what the files were found to hold, or begins a new cluster.
+    pub(crate) fn start(options: CoordinatorOptions, found: Found, now: Tick) -> Self {
         Self {
-            ledger: Ledger::start(found, state, out),
+            ledger: Ledger::start(&options, found, now),
             outbox: Outbox::default(),
             links: BTreeMap::new(),
+            processes: BTreeMap::new(),
             said: BTreeMap::new(),
             evidence: Evidence::new(options.node_lease),
             last_step: now,
@@ -66,11 +64,11 @@ impl Member {
         was_stalled
     }
 
-    /// Our own file holds everything up to here. In one process that commits it.
-    pub(crate) fn on_durable(&mut self, position: LocalPosition, out: &mut Effects) {
-        self.ledger.on_durable(position, out);
-        self.ledger.commit(position);
-        self.outbox.on_committed(&self.ledger, &mut Out::new(out));
+    /// Our own files hold everything up to here. That may commit it.
+    pub(crate) fn on_durable(&mut self, now: Tick, position: LocalPosition, out: &mut Effects) {
+        if self.ledger.on_durable(now, position, out) {
+            self.outbox.on_committed(&self.ledger, &mut Out::new(out));
+        }
     }
 
     /// Hears a message while another member leads. The leader answers it.
@@ -89,19 +87,20 @@ impl Member {
         known.is_some_and(|info| info.incarnation == heartbeat.incarnation && usize::from(core) < info.cores.len())
     }
 
-    /// A core speaks. Returns whether it hears other nodes than it did before.
+    /// A core speaks. Returns whether it hears other nodes than it did before. What an earlier process of its node said means nothing
+    /// any more.
     pub(crate) fn hear(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
+        let node = heartbeat.core.node;
+        let before = self.processes.insert(node, heartbeat.incarnation);
+        if before.is_some_and(|before| before != heartbeat.incarnation) {
+            self.links.retain(|core, _| core.node != node);
+            self.said.retain(|core, _| core.node != node);
+            self.evidence.forget(node);
+        }
         let newest = (heartbeat.sent, heartbeat.have);
         self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
         self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have });
         self.evidence.hear(now, heartbeat.core, &heartbeat.heard)
-    }
-
-    /// A new process of this node runs: what an earlier one said means nothing any more.
-    pub(crate) fn forget(&mut self, node: NodeId) {
-        self.links.retain(|core, _| core.node != node);
-        self.said.retain(|core, _| core.node != node);
-        self.evidence.forget(node);
     }
 
     /// Whether another process than the known one claims to be the same start of the same folder (K0507). A folder

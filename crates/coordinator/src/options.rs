@@ -1,4 +1,4 @@
-//! The options of a coordinator, which the operator sets, and the reasons for which a coordinator does not start.
+//! The options of a coordinator, which the operator sets.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -8,7 +8,8 @@ use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
 use kasha_types::{BootId, ClusterId, NodeId, limits};
 use kasha_wire::Durability;
 
-use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
+use crate::limits::{ALONE_LEASES, JOURNAL_BYTES, PROMOTIONS_MAX};
+use crate::start_error::StartError;
 use crate::state::State;
 
 /// Options that nobody chose. A cluster that exists keeps its own; a new one has what stands in [`CoordinatorOptions`].
@@ -68,7 +69,9 @@ pub struct CoordinatorOptions {
     pub alone_leases: u32,
     /// New terms in one lease: recoveries must not starve the serving shards (pitfall 9).
     pub promotions_max: u32,
-    /// Randomness. This single-member log needs none; a replicated one draws its election timeouts from it.
+    /// How long a file of the journal is from the beginning. With less a file is begun anew more often.
+    pub journal_bytes: usize,
+    /// Randomness. A group draws its election timeouts from it; a member that is alone needs none.
     pub seed: u64,
 }
 
@@ -94,6 +97,7 @@ impl CoordinatorOptions {
             own_nodes: BTreeSet::new(),
             alone_leases: ALONE_LEASES,
             promotions_max: PROMOTIONS_MAX,
+            journal_bytes: JOURNAL_BYTES,
             seed: 0,
         }
     }
@@ -169,95 +173,5 @@ impl CoordinatorOptions {
             return wrong("client lease of 0 ms: raise it, clients could never update anything".into());
         }
         Ok(())
-    }
-}
-
-/// Why a coordinator does not start. Each text says what is wrong and what to do.
-#[derive(Debug)]
-pub enum StartError {
-    /// The options contradict each other.
-    Options(String),
-    /// The data folder belongs to another cluster.
-    OtherCluster {
-        /// The cluster of the folder.
-        stored: ClusterId,
-        /// The cluster that was asked for.
-        given: ClusterId,
-    },
-    /// An option that is fixed when a cluster is created was given another value.
-    Fixed {
-        /// The option's name.
-        what: &'static str,
-        /// The cluster's value.
-        stored: String,
-        /// The value that was asked for.
-        given: String,
-    },
-    /// Another version wrote the log.
-    Version {
-        /// The number of the file.
-        file: u32,
-        /// The file's format version.
-        stored: u32,
-    },
-    /// The log is damaged where it was complete: going on would forget committed configurations.
-    Damaged {
-        /// The number of the file.
-        file: u32,
-        /// The offset at which the record with the first bad byte begins.
-        offset: u64,
-        /// What is wrong there.
-        what: String,
-    },
-    /// A file cannot be read.
-    Read {
-        /// The number of the file.
-        file: u32,
-        /// The operating system's error.
-        error: std::io::Error,
-    },
-}
-
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Options(text) => write!(f, "the coordinator's options are impossible: {text} (K0404)"),
-            Self::OtherCluster { stored, given } => write!(
-                f,
-                "the coordinator's data folder belongs to {stored}, but {given} was asked for: \
-                 start it with the folder of {given}, or with an empty one for a new cluster (K0105)"
-            ),
-            Self::Fixed { what, stored, given } => write!(
-                f,
-                "--{what} {given}: this cluster was created with {what} = {stored}, which cannot be changed: leave --{what} \
-                 away, or give --{what} {stored} (K0405)"
-            ),
-            Self::Version { file, stored } => write!(
-                f,
-                "coordinator log file {file} has format version {stored}, but this program reads version {}: \
-                 start the program version that wrote it (K0104)",
-                crate::storage::FORMAT_VERSION
-            ),
-            Self::Damaged { file, offset, what } => write!(
-                f,
-                "coordinator log file {file} is damaged at byte {offset} ({what}): it was complete once, so nothing \
-                 may be dropped; restore the folder from a copy (K0109)"
-            ),
-            // A real disk's error names the path and what to do, with its own code.
-            Self::Read { file, error } => write!(f, "coordinator log file {file}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Read { error, .. } => Some(error),
-            Self::Options(_)
-            | Self::OtherCluster { .. }
-            | Self::Fixed { .. }
-            | Self::Version { .. }
-            | Self::Damaged { .. } => None,
-        }
     }
 }

@@ -93,7 +93,12 @@ impl Outbox {
         self.partings.retain(|parting| parting.to != end);
     }
 
-    /// Something was committed: what waited for that leaves.
+    /// The lead is lost: nobody is told what waits. Who asks again is told by the next leader.
+    pub(crate) fn drop_held(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Something was committed: what waited for that leaves, here the goodbyes, and frames where they are held.
     pub(crate) fn on_committed(&mut self, ledger: &Ledger, out: &mut Out<'_>) {
         let (told, wait): (Vec<_>, Vec<_>) =
             (self.partings.drain(..)).partition(|parting| ledger.has_committed(parting.basis));

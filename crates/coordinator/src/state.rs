@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use kasha_types::limits::TABLES_MAX;
 use kasha_types::{
-    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, TableId,
+    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, TableId, chained,
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
@@ -73,6 +73,9 @@ pub struct State {
     pub(crate) table_answers: BTreeMap<ClientId, TableAnswer>,
     /// Answers to clients up to this one may have been forgotten.
     table_answers_forgotten: ClientId,
+    /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
+    /// format 4 have none.
+    pub(crate) digest: u64,
 }
 
 impl State {
@@ -104,6 +107,7 @@ impl State {
             next_table: TableId(1),
             table_answers: BTreeMap::new(),
             table_answers_forgotten: ClientId(0),
+            digest: 0,
         }
     }
 
@@ -191,12 +195,14 @@ impl State {
     /// Why the command cannot follow. Nothing was changed then.
     pub(crate) fn try_apply(&mut self, command: &Command) -> Result<(), String> {
         self.permits(command)?;
-        self.perform(command);
+        let mut bytes = Vec::new();
+        command.put(&mut bytes);
+        self.perform(command, &bytes);
         Ok(())
     }
 
-    /// Performs a command that is permitted.
-    fn perform(&mut self, command: &Command) {
+    /// Performs a command that is permitted, and that these bytes are.
+    pub(crate) fn perform(&mut self, command: &Command, bytes: &[u8]) {
         let publishes = match command {
             Command::Configure { address, min_backups, nodes } => {
                 self.configuration.coordinator = *address;
@@ -264,6 +270,7 @@ impl State {
         if publishes {
             self.configuration.version = self.configuration.version.next();
         }
+        self.digest = chained(chained(self.digest, bytes), &self.changed_by(command));
     }
 
     fn apply_node_seen(&mut self, info: NodeInfo, boot: BootId) {
@@ -444,6 +451,7 @@ impl Wire for State {
             next_table: from.take()?,
             table_answers: take_answers(from)?,
             table_answers_forgotten: from.take()?,
+            digest: 0,
         };
         if state.nodes.len() != state.configuration.nodes.len()
             || state.shards.len() != state.configuration.shards.len()

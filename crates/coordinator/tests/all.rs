@@ -1,9 +1,11 @@
 //! All tests of the crate in one program, which is optimized and linked once.
 
+mod beginning;
 mod common;
 mod copies;
 mod decided;
 mod false_records;
+mod format4;
 mod giving_up;
 mod links;
 mod log_files;

@@ -4,29 +4,18 @@
 
 use crate::common::*;
 use kasha_coordinator::{Command, StartError};
-use kasha_machine::FileName;
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick,
 };
+use kasha_viewstamped::{Entry, Lists, MemberId, Stored};
 use kasha_wire::message::TableCommand;
-use kasha_wire::{Member, MemberState, Wire};
+use kasha_wire::{Member, MemberState};
 
-/// Starts from the file of a cluster (one that serves, or one without a placement), with these commands behind its last
-/// record.
+/// Starts from the journal of a cluster (one that serves, or one without a placement), with these commands behind its last
+/// operation.
 fn start_with(world: &World, commands: &[Command]) -> Result<World, StartError> {
-    let mut files = world.disk.durable.clone();
-    let (_, file) = files.iter_mut().next().unwrap();
-    let (mut at, mut sequence) = (24, 0_u64);
-    while at < file.len() {
-        sequence = u64::from_le_bytes(file[at + 8..at + 16].try_into().unwrap());
-        at += 16 + u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
-    }
-    let mut covered = (sequence + 1).to_le_bytes().to_vec();
-    commands.to_vec().put(&mut covered);
-    file.extend_from_slice(&u32::try_from(covered.len() - 8).unwrap().to_le_bytes());
-    file.extend_from_slice(&crc32c::crc32c(&covered).to_le_bytes());
-    file.extend_from_slice(&covered);
+    let files = with_commands(&world.disk.durable, commands);
     let disk = MemoryDisk { durable: files, ..MemoryDisk::default() };
     World::try_new(world.options.clone(), disk, Tick(9_000_000_000))
 }
@@ -171,14 +160,27 @@ fn what_is_said_of_lists() {
 }
 
 #[test]
-fn no_file_follows_the_last_one() {
+fn what_is_no_command_is_no_operation() {
     let world = World::serving(3, 2, 1);
-    let (_, file) = world.disk.durable.iter().next().unwrap();
-    let start = |number| {
-        let durable = Files::from([(FileName::Coordinator(number), file.clone())]);
+    let start = |change: &dyn Fn(&mut Stored)| {
+        let durable = rewritten(&world.disk.durable, change);
         World::try_new(world.options.clone(), MemoryDisk { durable, ..MemoryDisk::default() }, Tick(0))
     };
-    assert!(start(u32::MAX - 1).is_ok());
-    let error = start(u32::MAX).err().unwrap();
-    assert!(matches!(&error, StartError::Damaged { what, .. } if what.contains("greater number")), "{error}");
+    assert!(start(&|_| {}).is_ok());
+    let is_refused = |change: &dyn Fn(&mut Stored), why: &str| {
+        let error = start(change).err().expect(why).to_string();
+        assert!(error.contains(why) && error.contains("K0109"), "{error}");
+    };
+    is_refused(&|stored| stored.entries.push(Entry::Operation(vec![200])), "a command's number");
+    is_refused(&|stored| stored.entries.push(Entry::Operation(Vec::new())), "operation");
+    is_refused(&|stored| stored.snapshot.state.truncate(9), "coordinator journal file");
+    is_refused(&|stored| stored.snapshot.state.push(0), "coordinator journal file");
+    is_refused(&|stored| stored.view.number = u64::MAX, "near its end");
+    is_refused(&|stored| stored.snapshot.op.0 = u64::MAX - 9, "near its end");
+    is_refused(&|stored| stored.log_view.number = stored.view.number + 1, "comes after");
+    is_refused(&|stored| stored.snapshot.lists = Lists::new([MemberId(2)]), "other members");
+    is_refused(
+        &|stored| stored.entries.push(Entry::Lists(Lists::new([MemberId(1), MemberId(2)]))),
+        "change of members",
+    );
 }

@@ -133,6 +133,23 @@ fn tear(rng: &mut Rng, world: &mut World) {
     world.disk.durable = files;
 }
 
+/// A kill of the process: what was written stays, in order, up to somewhere within a write.
+fn kill(rng: &mut Rng, world: &mut World) {
+    let mut files = world.disk.durable.clone();
+    let whole = usize::try_from(rng.below(world.disk.since.len() as u64 + 1)).unwrap();
+    for (index, change) in world.disk.since.iter().enumerate().take(whole + 1) {
+        match change {
+            Change::Write(file, offset, bytes) if index == whole => {
+                let part = usize::try_from(rng.below(bytes.len() as u64 + 1)).unwrap();
+                apply_change(&mut files, &Change::Write(*file, *offset, bytes[..part].to_vec()));
+            }
+            Change::Truncate(..) | Change::Remove(_) if index == whole => {}
+            _ => apply_change(&mut files, change),
+        }
+    }
+    world.disk.durable = files;
+}
+
 struct Run {
     rng: Rng,
     world: World,
@@ -152,6 +169,7 @@ impl Run {
         if rng.chance(1, 4) {
             options.durability = kasha_wire::Durability::Fsync;
         }
+        options.boot = rng.chance(1, 2).then_some(BootId(1));
         let mut world = World::try_with(options, MemoryDisk::default(), Tick(1_000_000_000), rng.chance(1, 2)).unwrap();
         world.fast_disk = false;
         for id in 1..=nodes {
@@ -228,7 +246,12 @@ impl Run {
     }
 
     fn restart_coordinator(&mut self) {
-        tear(&mut self.rng, &mut self.world);
+        if self.rng.chance(1, 2) {
+            kill(&mut self.rng, &mut self.world);
+        } else {
+            tear(&mut self.rng, &mut self.world);
+            self.world.options.boot = self.world.options.boot.map(|BootId(boot)| BootId(boot + 1));
+        }
         if self.rng.chance(1, 3) {
             let options = &mut self.world.options;
             options.node_lease = LEASE * u32::try_from(self.rng.between(1, 3)).unwrap() / 2;

@@ -186,6 +186,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             | Effect::Flush
             | Effect::FlushLogs
             | Effect::DropHeld(_)
+            | Effect::DropCommitted
             | Effect::RouteAs { .. } => unreachable!("a client has no files, no log and no gates: {effect:?}"),
         });
     }
@@ -211,6 +212,10 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             }
             Effect::DropHeld(shard) => {
                 held.drop_shard(shard, |_, bytes| *held_bytes -= bytes);
+                Some(effect)
+            }
+            Effect::DropCommitted => {
+                held.drop_committed(|_, bytes| *held_bytes -= bytes);
                 Some(effect)
             }
             Effect::Send { .. }

@@ -34,8 +34,10 @@ pub enum FileName {
     Core,
     /// What the coordinator told this core (replaced atomically).
     Told,
-    /// A file of the coordinator's log.
+    /// A file of the coordinator's log, up to format 4.
     Coordinator(u32),
+    /// One of the two files of the coordinator's journal: 0, that of the even laps, or 1.
+    Journal(u8),
 }
 
 /// Reads a core's files before its machine runs. Writing goes through effects.

@@ -49,7 +49,7 @@ pub enum Gate {
         /// The number of the sync round.
         round: Round,
     },
-    /// Our own files hold everything up to this commit. Used by witnesses and the coordinator.
+    /// Our own files hold everything up to this commit. Used by witnesses.
     Durable(LocalPosition),
     /// The same, for a message that the machine sends as a member of a shard's replica set. The gate never opens once
     /// that role is lost (R3.1).
@@ -58,6 +58,14 @@ pub enum Gate {
         shard: ShardId,
         /// The commit that must be on file.
         position: LocalPosition,
+    },
+    /// The group of coordinators has committed this operation, and its sender still leads in the view in which it made the
+    /// effect. The gate never opens once that is over (R9.1).
+    Committed {
+        /// The number of the view.
+        view: u64,
+        /// The number of the operation.
+        op: u64,
     },
 }
 
@@ -69,7 +77,7 @@ impl Gate {
     pub fn may_name_log(self) -> bool {
         match self {
             Self::Now | Self::Synced { .. } | Self::DurableAs { .. } => true,
-            Self::Flushed { .. } | Self::Confirmed { .. } | Self::Durable(_) => false,
+            Self::Flushed { .. } | Self::Confirmed { .. } | Self::Durable(_) | Self::Committed { .. } => false,
         }
     }
 }
@@ -159,6 +167,8 @@ pub enum Effect {
     FlushLogs,
     /// A role was lost: drop everything that is held for this shard's gates (R3.1).
     DropHeld(ShardId),
+    /// The lead of the group of coordinators was lost: drop everything that waits for its operations (R9.1).
+    DropCommitted,
     /// Tell the shell the address at which to dial an endpoint from now on.
     Route {
         /// The endpoint to dial.

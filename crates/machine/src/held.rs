@@ -17,6 +17,7 @@ enum LaneKey {
     Confirmed(ShardId),
     DurableAs(ShardId),
     Durable,
+    Committed,
 }
 
 #[derive(Debug)]
@@ -72,6 +73,7 @@ fn lane_of(gate: Gate) -> LaneKey {
         Gate::Confirmed { shard, .. } => LaneKey::Confirmed(shard),
         Gate::DurableAs { shard, .. } => LaneKey::DurableAs(shard),
         Gate::Durable(_) => LaneKey::Durable,
+        Gate::Committed { .. } => LaneKey::Committed,
     }
 }
 
@@ -118,9 +120,17 @@ impl Held {
 
     /// Drops the frames of a shard whose role was lost (R3.1), and reports for each receiver how many bytes it will not
     /// get. Frames that wait for our own files only ([`Gate::Durable`]) stay.
-    pub fn drop_shard(&mut self, shard: ShardId, mut let_go: impl FnMut(Endpoint, usize)) {
+    pub fn drop_shard(&mut self, shard: ShardId, let_go: impl FnMut(Endpoint, usize)) {
         let of_shard = [LaneKey::Synced, LaneKey::Flushed, LaneKey::Confirmed, LaneKey::DurableAs];
-        let gone = of_shard.map(|lane| lane(shard));
+        self.drop_lanes(&of_shard.map(|lane| lane(shard)), let_go);
+    }
+
+    /// Drops the frames that wait for operations of a lead that was lost (R9.1), and reports them in the same way.
+    pub fn drop_committed(&mut self, let_go: impl FnMut(Endpoint, usize)) {
+        self.drop_lanes(&[LaneKey::Committed], let_go);
+    }
+
+    fn drop_lanes(&mut self, gone: &[LaneKey], mut let_go: impl FnMut(Endpoint, usize)) {
         for lane in self.lanes.extract_if(.., |lane| gone.contains(&lane.key)) {
             lane.frames.iter().for_each(|frame| let_go(frame.to, frame.len()));
         }
@@ -208,6 +218,18 @@ mod tests {
         assert_eq!(released(&mut held, 99), Vec::<Vec<u8>>::new());
         assert_eq!(held.len(), 1);
     }
+
+    #[test]
+    fn r9_1_a_lost_lead_drops_what_waits_for_its_operations_only() {
+        let mut held = Held::new();
+        let to = Endpoint::Conn(ConnId(1));
+        held.hold(Gate::Committed { view: 1, op: 7 }, to, b"seven", None);
+        held.hold(Gate::Durable(LocalPosition(1)), to, b"file", None);
+        let mut let_go = Vec::new();
+        held.drop_committed(|to, bytes| let_go.push((to, bytes)));
+        assert_eq!((let_go, held.len()), (vec![(to, 5)], 1));
+    }
+
     #[test]
     fn what_goes_to_a_closed_connection_is_forgotten() {
         let mut held = Held::new();

@@ -6,7 +6,8 @@
 //! each batch of inputs. The two shells differ only in how they send a frame and write a file.
 //!
 //! Invariants kept here: **D3** nothing leaves before its gate ([`held::Held`]); **R3.1** when a role is lost,
-//! everything that is held for it is dropped ([`Effect::DropHeld`]).
+//! everything that is held for it is dropped ([`Effect::DropHeld`]); **R9.1** so is what waits for the operations of a lead that is
+//! lost ([`Effect::DropCommitted`]).
 
 pub mod askers;
 pub mod colocated;

@@ -74,6 +74,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::Flush => shell.flush(),
             Effect::FlushLogs => shell.flush_logs(),
             Effect::DropHeld(shard) => held.drop_shard(shard, |to, bytes| shell.let_go(to, bytes)),
+            Effect::DropCommitted => held.drop_committed(|to, bytes| shell.let_go(to, bytes)),
             Effect::Route { to, address } => shell.route(to, address),
             Effect::RouteAs { to, who, address } => shell.route_as(to, who, address),
             Effect::Disconnect(to) => shell.disconnect(to),

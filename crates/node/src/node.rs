@@ -81,7 +81,8 @@ impl Node {
                 | FileName::WitnessMode { .. }
                 | FileName::Core
                 | FileName::Told
-                | FileName::Coordinator(_) => {}
+                | FileName::Coordinator(_)
+                | FileName::Journal(_) => {}
             }
         }
         let mut replicas = BTreeMap::new();
@@ -236,6 +237,7 @@ impl Machine for Node {
                 durable.is_some_and(|durable| durable >= position.offset)
             }),
             Gate::Confirmed { shard, round } => self.term(shard).is_some_and(|term| term.shipping.confirmed() >= round),
+            Gate::Committed { .. } => unreachable!("a core leads no group of coordinators"),
         }
     }
 

@@ -94,7 +94,8 @@ impl Witnesses {
                 | FileName::Replica(_)
                 | FileName::Core
                 | FileName::Told
-                | FileName::Coordinator(_) => None,
+                | FileName::Coordinator(_)
+                | FileName::Journal(_) => None,
             })
             .collect();
         for (shard, list) in keys {

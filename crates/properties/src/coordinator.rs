@@ -3,11 +3,13 @@
 
 mod files;
 mod frames;
+mod journal;
 mod records;
 
 pub use files::CoordinatorFiles;
 pub use frames::CoordinatorFrames;
-pub use records::CoordinatorRecords;
+pub use journal::CoordinatorJournal;
+pub use records::{CoordinatorOperations, CoordinatorRecords};
 
 #[path = "../../coordinator/tests/common/mod.rs"]
 mod common;

@@ -14,6 +14,7 @@ mod draw;
 mod golden;
 pub mod log;
 pub mod node;
+mod property;
 pub mod records;
 mod speech;
 pub mod streams;
@@ -21,32 +22,8 @@ pub mod tracker;
 pub mod wire;
 pub mod witness;
 
-use std::fmt::Debug;
-
-use arbitrary::{Arbitrary, Unstructured};
-
-/// Inputs, and what must hold for each of them.
-pub trait Property: for<'a> Arbitrary<'a> + Debug {
-    /// The property's name: also the name of its fuzz target, its folder of regressions and its test.
-    const NAME: &'static str;
-    /// The length in bytes up to which inputs are drawn.
-    const INPUT_BYTES_MAX: usize;
-    /// Bytes of memory that a check may use in all: an invented length must reserve nothing.
-    const MEMORY_BYTES_MAX: usize = 64 << 20;
-
-    /// Checks this input.
-    ///
-    /// # Panics
-    /// If the property does not hold.
-    fn hold(self);
-
-    /// Inputs to begin with. A history whose steps are drawn as they happen begins with some long inputs: a fuzzer that
-    /// starts from nothing would take long to reach a second step.
-    #[must_use]
-    fn seeds() -> Vec<Vec<u8>> {
-        (0..16).map(|seed| draw::noise(seed, Self::INPUT_BYTES_MAX)).collect()
-    }
-}
+use arbitrary::Unstructured;
+pub use property::Property;
 
 /// A property without its type.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +79,8 @@ pub const TARGETS: &[Target] = &[
     Target::of::<witness::WitnessFile>(),
     Target::of::<coordinator::CoordinatorFiles>(),
     Target::of::<coordinator::CoordinatorRecords>(),
+    Target::of::<coordinator::CoordinatorJournal>(),
+    Target::of::<coordinator::CoordinatorOperations>(),
     Target::of::<coordinator::CoordinatorFrames>(),
     Target::of::<node::NodeStrangers>(),
     Target::of::<node::NodePeers>(),

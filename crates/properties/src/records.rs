@@ -11,7 +11,8 @@ use kasha_store::{Object, Tombstone};
 use kasha_types::{ClientId, ClusterId, ShardId, Slot};
 use kasha_witness::{Ledger, LoadError, Mode};
 
-use crate::{Property, draw, golden};
+use crate::property::Property;
+use crate::{draw, golden};
 
 /// An entry's payload, to all that read entries.
 #[derive(Debug)]

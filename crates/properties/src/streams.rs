@@ -8,8 +8,9 @@ use kasha_wire::frame::{self, Kind};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 
 use crate::damage::Burst;
+use crate::draw;
+use crate::property::Property;
 use crate::wire::golden_frames;
-use crate::{Property, draw};
 
 /// Kind and payload.
 type Frame = (u8, Vec<u8>);

@@ -8,7 +8,8 @@ use kasha_exactly_once::{LookUp, Place, Request, ScanCursor, Tracker};
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, RpcId, Sequence};
 
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 const STEPS_MAX: usize = 120;
 

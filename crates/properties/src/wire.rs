@@ -13,7 +13,8 @@ use kasha_wire::{
     AnyMessage, Body, Coordination, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire,
 };
 
-use crate::{Property, draw, golden};
+use crate::property::Property;
+use crate::{draw, golden};
 
 #[path = "../../wire/tests/common/results.rs"]
 mod results;

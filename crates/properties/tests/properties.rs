@@ -96,6 +96,8 @@ properties! {
     witness_file: 200,
     coordinator_files: 150,
     coordinator_records: 2000,
+    coordinator_journal: 400,
+    coordinator_operations: 300,
     coordinator_frames: 30,
     node_strangers: 10,
     node_peers: 20,

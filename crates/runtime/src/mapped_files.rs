@@ -19,7 +19,8 @@ pub(crate) fn is_mapped(name: FileName) -> bool {
         | FileName::WitnessMode { .. }
         | FileName::Core
         | FileName::Told
-        | FileName::Coordinator(_) => false,
+        | FileName::Coordinator(_)
+        | FileName::Journal(_) => false,
     }
 }
 

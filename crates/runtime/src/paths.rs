@@ -3,6 +3,7 @@
 //! ```text
 //! core.meta
 //! coordinator-00000001.log
+//! journal-0.log
 //! shard-0003/replica.meta
 //! shard-0003/segment-00000007.log
 //! shard-0003/witness-0000000000000002.slots
@@ -43,6 +44,7 @@ pub(crate) fn parts(file: FileName) -> (Option<String>, String) {
         FileName::Core => (None, "core.meta".to_owned()),
         FileName::Told => (None, "told.meta".to_owned()),
         FileName::Coordinator(number) => (None, format!("coordinator-{number:08}.log")),
+        FileName::Journal(number) => (None, format!("journal-{number}.log")),
     }
 }
 
@@ -68,7 +70,10 @@ pub(crate) fn file(shard: Option<ShardId>, name: &str) -> Option<FileName> {
     let file = match shard {
         None if name == "core.meta" => FileName::Core,
         None if name == "told.meta" => FileName::Told,
-        None => FileName::Coordinator(number(name, "coordinator-", ".log")?),
+        None => match number(name, "journal-", ".log") {
+            Some(file) => FileName::Journal(file),
+            None => FileName::Coordinator(number(name, "coordinator-", ".log")?),
+        },
         Some(shard) if name == "replica.meta" => FileName::Replica(shard),
         Some(shard) => {
             if let Some(segment) = number(name, "segment-", ".log") {
@@ -90,7 +95,7 @@ mod tests {
     use super::*;
 
     fn any_file() -> impl Strategy<Value = FileName> {
-        (any::<u16>(), any::<u32>(), any::<u64>(), 0..7).prop_map(|(shard, small, large, which)| {
+        (any::<u16>(), any::<u32>(), any::<u64>(), 0..8).prop_map(|(shard, small, large, which)| {
             let (shard, list) = (ShardId(shard), ListVersion(large));
             match which {
                 0 => FileName::Segment { shard, segment: SegmentId(small) },
@@ -99,7 +104,8 @@ mod tests {
                 3 => FileName::WitnessMode { shard, list },
                 4 => FileName::Core,
                 5 => FileName::Told,
-                _ => FileName::Coordinator(small),
+                6 => FileName::Coordinator(small),
+                _ => FileName::Journal(small.to_le_bytes()[0]),
             }
         })
     }
@@ -126,6 +132,7 @@ mod tests {
         let slots = FileName::Witness { shard: ShardId(3), list: ListVersion(2) };
         assert_eq!(path(root, slots).1, Path::new("d/shard-0003/witness-0000000000000002.slots"));
         assert_eq!(path(root, FileName::Coordinator(1)).1, Path::new("d/coordinator-00000001.log"));
+        assert_eq!(path(root, FileName::Journal(1)).1, Path::new("d/journal-1.log"));
         for foreign in ["segment-7.log", "segment-+0000007.log", "segment-00000007.log~", "core.meta"] {
             assert_eq!(file(Some(ShardId(3)), foreign), None, "{foreign}");
         }

@@ -47,11 +47,20 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     if options.hints.is_some() && !is_whole {
         return Err("--hints is of the whole table, with the seeds that it names".to_owned());
     }
-    let known = options.hints.as_ref().and_then(|file| Hints::from_text(&fs::read_to_string(file).ok()?, CAUGHT).ok());
+    let known = options.hints.as_deref().map(hints_of).transpose()?;
     if let (Depth::First(hints), Some(known)) = (&mut options.depth, known) {
         *hints = known;
     }
     Ok(options)
+}
+
+/// The seeds in a file, if there is one. With a row that is gone the whole file would else be as good as none, without a word.
+fn hints_of(file: &str) -> Result<Hints, String> {
+    match fs::read_to_string(file) {
+        Ok(text) => Hints::from_text(&text, CAUGHT).map_err(|why| format!("{file}: {why}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Hints::default()),
+        Err(error) => Err(format!("{file} cannot be read: {error}")),
+    }
 }
 
 fn rows(options: &Options) -> Vec<Caught> {

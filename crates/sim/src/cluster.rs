@@ -179,6 +179,8 @@ fn coordinator_options(shape: &Shape, spawn: &Spawn<'_>) -> CoordinatorOptions {
         trusts_connections: shape.trusts_connections,
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         boot: Some(spawn.boot),
+        // Files are begun anew within a run.
+        journal_bytes: 64 * 1024,
         seed: spawn.seed,
         ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
     }

@@ -292,7 +292,7 @@ impl SimDisk {
             | FileName::WitnessMode { .. }
             | FileName::Core
             | FileName::Told => true,
-            FileName::Coordinator(_) => false,
+            FileName::Coordinator(_) | FileName::Journal(_) => false,
         };
         let files = self.cached.iter().filter(|(file, content)| is_damageable(**file) && !content.is_empty());
         files.map(|(&file, _)| file).collect()

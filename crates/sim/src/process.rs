@@ -325,7 +325,8 @@ impl<'a> SimShell<'a> {
     }
 
     /// How much of a write of so many bytes is done. A witness's file is mapped (decision 0017), and `kill -9` may come between
-    /// two stores; everything else is written by system calls, which end before the process does.
+    /// two stores. A lap of the coordinator's journal is one long write, which the kernel may cut short between two pages.
+    /// Everything else is written by system calls that end before the process does.
     fn stored(&self, file: FileName, offset: u64, len: usize) -> usize {
         const PARTS: usize = 8;
         match file {
@@ -334,13 +335,18 @@ impl<'a> SimShell<'a> {
                 let part = usize::try_from(offset / 4096).expect("a small file") % PARTS;
                 len * part / PARTS
             }
+            FileName::Journal(_) if self.left == Some(0) => {
+                // Each write of a turn has its own part.
+                len * ((len + self.performed.len()) % (PARTS + 1)) / PARTS
+            }
             FileName::Witness { .. }
             | FileName::Segment { .. }
             | FileName::Replica(_)
             | FileName::WitnessMode { .. }
             | FileName::Core
             | FileName::Told
-            | FileName::Coordinator(_) => len,
+            | FileName::Coordinator(_)
+            | FileName::Journal(_) => len,
         }
     }
 }

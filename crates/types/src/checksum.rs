@@ -27,6 +27,12 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
+/// The digest of a sequence of byte strings, of which `digest` is that of all before, and `bytes` the next one.
+#[must_use]
+pub fn chained(digest: u64, bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, digest)
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short(crc: u32, bytes: &[u8]) -> u32 {

@@ -13,7 +13,7 @@ mod position;
 pub mod probe;
 mod work;
 
-pub use checksum::{crc32c, crc32c_append};
+pub use checksum::{chained, crc32c, crc32c_append};
 pub use clock::{ClusterTime, Tick, TimeBounds};
 pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,

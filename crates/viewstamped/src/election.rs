@@ -64,6 +64,32 @@ impl<S: State, M: Memory> Replica<S, M> {
         self.role = Role::Elects(Election { votes: BTreeMap::new(), fetched: None, asks_at: now });
     }
 
+    /// A member that is alone starts. Its own disk is a quorum, so all that it holds is committed, and its next view, the log of that
+    /// view and its first operation are one write. Nothing of that view is said before the write is durable, so a crash in between
+    /// may have a view of the same number.
+    pub(crate) fn enter_alone(&mut self, now: Tick) {
+        self.commit_to(self.log.end());
+        self.view = View { number: self.view.number + 1, leader: self.me };
+        self.highest = self.view.number;
+        self.log_view = self.view;
+        self.timeouts.note_election(now, self.options.lease);
+        let asks_at = now.after(self.options.beat());
+        self.role = Role::Elects(Election { votes: BTreeMap::new(), fetched: None, asks_at });
+        self.log.push(Entry::Begin);
+        self.write_anew();
+    }
+
+    /// What a member that is alone has entered is on its disk.
+    pub(crate) fn lead_alone(&mut self, now: Tick) {
+        let memories = vec![(self.me, self.memory.recall(now))];
+        self.begin_lead(now, self.log.end(), memories);
+        if let Role::Leads(lead) = &mut self.role {
+            lead.acknowledge(self.me, self.durable.end);
+        }
+        self.advance(now);
+        self.begin_round(now);
+    }
+
     /// Enters a view: this member takes nothing of earlier ones any more.
     fn enter(&mut self, now: Tick, view: View) {
         self.depose();
@@ -222,19 +248,22 @@ impl<S: State, M: Memory> Replica<S, M> {
             return self.stop(trouble);
         }
         let begin = self.log.push(Entry::Begin);
-        let others = self.others();
-        let bears = self.timeouts.silent(now, self.options.lease);
-        self.role = Role::Leads(Lead::new(begin, now, bears, others.iter().copied()));
         let memories = election.votes.iter().map(|(&member, vote)| (member, vote.memory.clone())).collect();
-        self.out.push(Output::Leads { view, since: now, memories });
+        self.begin_lead(now, begin, memories);
         self.write(Record::Appended { behind: OpNumber(begin.0 - 1), entries: vec![Entry::Begin] });
-        for to in others {
+        for to in self.others() {
             let known = election.votes.get(&to).map(|vote| vote.committed);
             if let Some(behind) = known {
                 self.send_log(to, behind);
             }
         }
         self.begin_round(now);
+    }
+
+    fn begin_lead(&mut self, now: Tick, begin: OpNumber, memories: Vec<(MemberId, Vec<u8>)>) {
+        let bears = self.timeouts.silent(now, self.options.lease);
+        self.role = Role::Leads(Lead::new(begin, now, bears, self.others().into_iter()));
+        self.out.push(Output::Leads { view: self.view, since: now, memories });
     }
 
     /// Takes the log of a view, and writes both at once (R9.5).

@@ -1,18 +1,22 @@
-//! The disk of a member (R9.5): two files, of which one is written while the other one is zeroed.
+//! The disk of a member (R9.5): two files, of which one is written, and the other one is spent.
 //!
 //! ```text
 //! header   8 magic "KASHAVSR" · 8 group · 8 member · 8 lap · 8 boot (0: unknown) · 4 CRC32C of the 40 bytes before
+//! spent    8 mark "KASHAOLD" · zeros
 //! record   4 length of the payload · 4 CRC32C of lap and payload · 4 chain · 8 fsynced up to · 4 CRC32C of the 20 bytes before · payload · 1 end mark
 //! ```
 //!
-//! A record continues the *chain* of its predecessor: the CRC32C of the predecessor's chain and its own checksum. The first continues the header's.
+//! A record continues the *chain* of its predecessor: the CRC32C of the predecessor's chain and its own checksum. The first continues the
+//! checksum that the header ends with.
 //! A new lap begins with [`Record::Whole`], in the other file, when a file is long, when a log is cut, and at each start. So the log view
-//! and its log are one write, and no record of a former lap or of a log that was cut counts again. The file is zeroed before, and the header of the
-//! lap before is zeroed after, each with an fsync. Files keep their size, so that an fsync waits for no journal of the file system.
+//! and its log are one write, and no record of a former lap or of a log that was cut counts again. When it is fsynced, the file of the lap before is
+//! marked as spent, with another fsync; only then is the new lap durable. Zeros come behind the mark when there is time. The header of the very first lap has an fsync of its own, between the zeros behind
+//! it and its record: so wherever a part of that record stands, the header before it says that nothing was whole before. Files keep their size, so that an fsync waits for no journal of the file system.
 //!
 //! **Damaged is not missing.** What a crash leaves at the end of a file is dropped: it was never fsynced, so nobody was told. In the
 //! boot that wrote the file nothing but a kill in the middle of a write can have happened, and that leaves zeros at the end of the record. Anything
-//! else is damage. In another boot a bad record is damage if a record behind it says that it was fsynced.
+//! else is damage. In another boot a bad record is damage if a record behind it says that it was fsynced. A spent file says that another one
+//! was whole: if that one is gone, it is lost.
 
 use std::fmt;
 
@@ -23,10 +27,14 @@ use crate::codec::Codec;
 use crate::output::{Record, Stored};
 
 const MAGIC: [u8; 8] = *b"KASHAVSR";
+/// A file of a lap before begins with this.
+const SPENT: [u8; 8] = *b"KASHAOLD";
 const HEADER_BYTES: usize = 44;
 const HEAD_BYTES: usize = 24;
 /// The last byte of a record. A write that was cut short has a zero there.
 const END_MARK: u8 = 0xE5;
+/// Laps stay below this number, so that code that adds to one need not care. Nobody writes as many.
+const LAPS_MAX: u64 = 1 << 62;
 /// See [`Owner::file_bytes`].
 pub const FILE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -80,7 +88,14 @@ pub struct Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The files are another group's or another member's.
-    Others(File),
+    Others {
+        /// The group that the file names.
+        group: u64,
+        /// The member that the file names.
+        member: MemberId,
+        /// Which file.
+        file: File,
+    },
     /// A byte that was once fsynced is another one.
     Bytes {
         /// Which file.
@@ -95,7 +110,7 @@ pub enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Others(file) => write!(f, "the {file:?} file is of another group or member"),
+            Self::Others { group, member, file } => write!(f, "the {file:?} file is of {member} of group {group:x}"),
             Self::Bytes { file, offset, what } => write!(f, "the {file:?} file is damaged at byte {offset}: {what}"),
         }
     }
@@ -110,10 +125,13 @@ pub struct Journal {
     lap: u64,
     /// Where the next record begins.
     end: usize,
-    fsynced: usize,
+    /// Where the first record of this lap ends.
+    whole_end: usize,
     chain: u32,
-    /// What may be in each file, zeros not counted.
+    /// What may be in each file, zeros and the mark of a spent file not counted.
     used: [usize; 2],
+    /// Whether there may be more than zeros behind the beginning of each file, or too few.
+    is_dirty: [bool; 2],
 }
 
 /// Reads both files, which may be missing. `None`: nothing was ever fsynced there.
@@ -122,7 +140,11 @@ pub struct Journal {
 /// If they are damaged, or somebody else's.
 pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Journal), Damage> {
     let files = [even, odd];
-    let used = files.map(|bytes| bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+    let used = files.map(|bytes| {
+        let content = bytes.strip_prefix(&SPENT).unwrap_or(bytes);
+        let last = content.iter().rposition(|byte| *byte != 0);
+        last.map_or(0, |last| last + 1 + bytes.len() - content.len())
+    });
     let mut laps = Vec::new();
     for (file, bytes) in File::BOTH.into_iter().zip(files) {
         if let Some(header) = Header::read(file, bytes, owner)? {
@@ -131,7 +153,8 @@ pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Jo
     }
     laps.sort_by_key(|(lap, ..)| std::cmp::Reverse(*lap));
     let begun = laps.first().map_or(0, |(lap, ..)| *lap);
-    let mut journal = Journal { owner, lap: 0, end: 0, fsynced: 0, chain: 0, used };
+    let is_dirty = [0, 1].map(|file: usize| used[file] > 0 || files[file].len() < owner.file_bytes);
+    let mut journal = Journal { owner, lap: 0, end: 0, whole_end: 0, chain: 0, used, is_dirty };
     for (lap, header, file, bytes) in laps {
         if let Some(stored) = header.records(file, bytes, owner.boot)? {
             journal.lap = lap; // the next one is in the other file, where a lap may have been cut short
@@ -139,18 +162,30 @@ pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Jo
         }
     }
     // Only the first lap has none before it. Before it was durable nobody was told anything.
-    let is_first = begun == 1 || used[File::Odd as usize] <= HEADER_BYTES;
-    match is_first && used[File::Even as usize] == 0 {
-        true => Ok((None, journal)),
-        false => Err(Damage::Bytes { file: File::of(begun), offset: 0, what: "no file begins with a whole record" }),
+    let is_first = begun == 1 || (begun == 0 && used[File::Odd as usize] <= HEADER_BYTES);
+    let is_any_spent = files.iter().any(|bytes| bytes.starts_with(&SPENT));
+    if is_first && used[File::Even as usize] == 0 && !is_any_spent {
+        return Ok((None, journal));
     }
+    let file = match begun {
+        0 if even.starts_with(&SPENT) || used[File::Even as usize] == 0 => File::Odd,
+        _ => File::of(begun),
+    };
+    Err(Damage::Bytes { file, offset: 0, what: "no file begins with a whole record" })
 }
 
 impl Journal {
-    /// Whether a new lap should begin.
+    /// Whether a new lap should begin. A whole log that alone fills a file leaves room for as much again: else each record would begin a
+    /// lap.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.end >= self.owner.file_bytes
+        self.end >= self.owner.file_bytes.max(2 * self.whole_end)
+    }
+
+    /// Which file holds what was read or written last.
+    #[must_use]
+    pub fn file(&self) -> File {
+        File::of(self.lap)
     }
 
     /// The steps that write a record. The first record of a process is [`Record::Whole`].
@@ -162,37 +197,65 @@ impl Journal {
         assert!(self.end > 0, "R9.5: a process begins a lap of its own");
         let file = File::of(self.lap);
         let (bytes, chain) = self.encode(record);
-        self.fsynced = self.end;
         let offset = self.end as u64;
         self.end += bytes.len();
         self.chain = chain;
         self.used[file as usize] = self.used[file as usize].max(self.end);
+        self.is_dirty[file as usize] = true;
         match steps.last_mut() {
-            // The header and its record are one write.
+            // The header and its record are one write, but for the first lap.
             Some(Step::Write { bytes: header, .. }) => header.extend_from_slice(&bytes),
             Some(Step::Sync) | None => steps.push(Step::Write { file, offset, bytes }),
         }
         steps.push(Step::Sync);
         if let Record::Whole(_) = record {
-            // If this lap rots, the lap before it must not pass for the last one.
-            let before = File::of(self.lap + 1);
-            steps.extend([Step::Write { file: before, offset: 0, bytes: vec![0; HEADER_BYTES] }, Step::Sync]);
+            self.whole_end = self.end;
+            // If this lap is lost or rots, the lap before it must not pass for the last one.
+            steps.extend(self.mark(File::of(self.lap + 1)));
         }
         steps
+    }
+
+    /// The steps that make the file of the next lap ready, if it is not: when nothing else is to be written.
+    pub fn tidy(&mut self) -> Option<[Step; 2]> {
+        let file = File::of(self.lap + 1);
+        let is_due = self.end > 0 && self.is_dirty[file as usize];
+        is_due.then(|| self.zeros(file, SPENT.len()))
     }
 
     fn begin_lap(&mut self, steps: &mut Vec<Step>) {
         self.lap += 1;
         let file = File::of(self.lap);
-        // What stands here is of the lap before the last one: the last one is durable, or this is the first record of a process.
-        let zeros = self.owner.file_bytes.max(self.used[file as usize]);
-        steps.push(Step::Write { file, offset: 0, bytes: vec![0; zeros] });
-        steps.push(Step::Sync);
         let header = Header { lap: self.lap, boot: self.owner.boot }.encode(self.owner);
-        self.chain = crc32c(&header);
-        (self.end, self.fsynced) = (header.len(), 0);
-        self.used[file as usize] = 0;
+        if self.lap == 1 {
+            // A header that stands there stays until there is nothing but zeros behind it.
+            steps.extend(self.zeros(file, HEADER_BYTES));
+        } else if self.is_dirty[file as usize] {
+            // There was no time, or a crash came: in this lap, or before the file of the lap before the last one was marked.
+            steps.extend(self.mark(file));
+            steps.extend(self.zeros(file, SPENT.len()));
+        }
+        self.chain = chain_of(&header);
+        self.end = header.len();
         steps.push(Step::Write { file, offset: 0, bytes: header });
+        if self.lap == 1 {
+            steps.push(Step::Sync);
+        }
+    }
+
+    /// Marks a file as a spent one: another one is whole. The mark is on the platter before anything else of the file changes, so that
+    /// no part of a lap before passes for all of it.
+    fn mark(&mut self, file: File) -> [Step; 2] {
+        self.is_dirty[file as usize] = true;
+        [Step::Write { file, offset: 0, bytes: SPENT.to_vec() }, Step::Sync]
+    }
+
+    /// Writes zeros from here on, and makes the file as long as it is to be.
+    fn zeros(&mut self, file: File, from: usize) -> [Step; 2] {
+        self.is_dirty[file as usize] = false;
+        let used = std::mem::take(&mut self.used[file as usize]);
+        let len = self.owner.file_bytes.max(used).max(HEADER_BYTES + 1);
+        [Step::Write { file, offset: from as u64, bytes: vec![0; len - from] }, Step::Sync]
     }
 
     fn encode(&self, record: &Record) -> (Vec<u8>, u32) {
@@ -211,6 +274,12 @@ impl Journal {
         bytes.push(END_MARK);
         (bytes, chain)
     }
+}
+
+/// What the first record continues: the checksum of a header. (The checksum of all of it, its own checksum included, is the same for every
+/// header.)
+fn chain_of(header: &[u8]) -> u32 {
+    crc32c(&header[..HEADER_BYTES - 4])
 }
 
 fn checksum(lap: u64, payload: &[u8]) -> u32 {
@@ -248,12 +317,14 @@ impl Header {
             return Ok(None);
         }
         if (word(8), word(16)) != (owner.group, owner.member.0) {
-            return Err(Damage::Others(file));
+            return Err(Damage::Others { group: word(8), member: MemberId(word(16)), file });
         }
         let header = Self { lap: word(24), boot: word(32) };
-        match File::of(header.lap) == file {
-            true => Ok(Some(header)),
-            false => Err(Damage::Bytes { file, offset: 0, what: "the other file's bytes" }),
+        let damaged = |what| Err(Damage::Bytes { file, offset: 0, what });
+        match header.lap {
+            0 | LAPS_MAX.. => damaged("no lap has this number"),
+            lap if File::of(lap) != file => damaged("the other file's bytes"),
+            _ => Ok(Some(header)),
         }
     }
 
@@ -277,7 +348,7 @@ impl Header {
     /// What the records of this file come to. `None`: not even the first was ever whole.
     fn records(&self, file: File, bytes: &[u8], boot: u64) -> Result<Option<Stored>, Damage> {
         let damaged = |offset: usize, what| Damage::Bytes { file, offset: offset as u64, what };
-        let (mut at, mut chain) = (HEADER_BYTES, crc32c(&bytes[..HEADER_BYTES]));
+        let (mut at, mut chain) = (HEADER_BYTES, chain_of(bytes));
         let mut stored: Option<Stored> = None;
         while let Some((head, payload)) = self.record(bytes, at) {
             chain = crc32c_append(chain, &head.crc.to_le_bytes());
@@ -302,7 +373,9 @@ impl Header {
     fn may_end_at(&self, bytes: &[u8], at: usize, boot: u64) -> bool {
         let rest = bytes.get(at..).unwrap_or_default();
         let Some(last) = rest.iter().rposition(|byte| *byte != 0) else { return true };
-        if self.boot != 0 && self.boot == boot {
+        // A first start that was killed may have been killed again while it wrote zeros: then there are zeros before what is left.
+        let is_first = self.lap == 1 && at == HEADER_BYTES;
+        if self.boot != 0 && self.boot == boot && !is_first {
             // A kill in the middle of a write: the record begins, and its end is zeros.
             return last < HEAD_BYTES || Self::head(bytes, at).is_some_and(|head| at + last < head.end);
         }

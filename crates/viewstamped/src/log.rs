@@ -67,7 +67,7 @@ impl Piece {
     /// The last operation.
     #[must_use]
     pub fn end(&self) -> OpNumber {
-        OpNumber(self.base_op().0 + self.entries.len() as u64)
+        OpNumber(self.base_op().0.saturating_add(self.entries.len() as u64))
     }
 }
 
@@ -89,7 +89,7 @@ impl Log {
     }
 
     pub fn end(&self) -> OpNumber {
-        OpNumber(self.base.0 + self.entries.len() as u64)
+        OpNumber(self.base.0.saturating_add(self.entries.len() as u64))
     }
 
     pub fn push(&mut self, entry: Entry) -> OpNumber {

@@ -116,7 +116,8 @@ impl Stored {
         Ok(self)
     }
 
+    /// The last operation. Numbers are as they were read, and may be impossible.
     fn end(&self) -> OpNumber {
-        OpNumber(self.snapshot.op.0 + self.entries.len() as u64)
+        OpNumber(self.snapshot.op.0.saturating_add(self.entries.len() as u64))
     }
 }

@@ -127,11 +127,12 @@ impl<S: State, M: Memory> Replica<S, M> {
             log,
         };
         replica.decided = replica.state_at_end(base)?;
-        replica.commit_to(committed.min(replica.log.end()));
         if replica.is_alone() {
-            replica.wishes_at = now;
+            replica.enter_alone(now);
+        } else {
+            replica.commit_to(committed.min(replica.log.end()));
+            replica.write_anew();
         }
-        replica.write_anew();
         Ok(replica)
     }
 
@@ -157,6 +158,12 @@ impl<S: State, M: Memory> Replica<S, M> {
     #[must_use]
     pub fn committed_to(&self) -> OpNumber {
         self.committed_to
+    }
+
+    /// The last operation in its log: what the decided state has.
+    #[must_use]
+    pub fn decided_to(&self) -> OpNumber {
+        self.log.end()
     }
 
     /// The state with what is committed: what anybody may know.
@@ -204,6 +211,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         match &mut self.role {
             Role::Follows if self.durable.log_view == self.view => self.tell_prepared(),
             Role::Follows => self.vote(now),
+            Role::Elects(_) if self.durable.log_view == self.view => self.lead_alone(now),
             Role::Elects(_) => self.vote_for_self(now),
             Role::Leads(lead) => {
                 if self.durable.log_view == self.view {

@@ -1,7 +1,7 @@
 //! The records of a member on the way to its files: in order, and one fsync at a time.
 //!
-//! While an fsync is under way, records wait. Then all that append to the log are one record, and share one fsync; and a whole log takes
-//! the place of all before it. A record says that everything before it was fsynced. So it is not written before that is true: else
+//! While an fsync is under way, records wait. Those that append to the log become one record, and share one fsync; and a whole log takes
+//! the place of all before it. So few wait, however long the disk stands still. A record says that everything before it was fsynced. So it is not written before that is true: else
 //! what a loss of power has taken would pass for damage (R9.5).
 
 use std::collections::VecDeque;
@@ -34,7 +34,13 @@ impl Writer {
         if let Record::Whole(_) = record {
             self.waiting.clear();
         }
-        self.waiting.push_back((number, record));
+        match (self.waiting.back_mut(), record) {
+            (Some((last, Record::Appended { entries, .. })), Record::Appended { entries: more, .. }) => {
+                *last = number;
+                entries.extend(more);
+            }
+            (Some(_) | None, record) => self.waiting.push_back((number, record)),
+        }
     }
 
     /// What is to be done next: writes, and one fsync behind them. Empty: there is nothing to do, or an fsync is under way.
@@ -42,18 +48,20 @@ impl Writer {
         if self.is_syncing {
             return Vec::new();
         }
-        if self.steps.is_empty()
-            && let Some((number, record)) = self.next_record()
-        {
-            self.writing = Some(number);
-            self.steps = self.journal.write(&record).into();
+        if self.steps.is_empty() {
+            if let Some((number, record)) = self.waiting.pop_front() {
+                self.writing = Some(number);
+                self.steps = self.journal.write(&record).into();
+            } else if let Some(steps) = self.journal.tidy() {
+                self.steps = steps.into();
+            }
         }
         let fsync = self.steps.iter().position(|step| matches!(step, Step::Sync));
         self.is_syncing = fsync.is_some();
         fsync.map_or(Vec::new(), |fsync| self.steps.drain(..=fsync).collect())
     }
 
-    /// The fsync is done. Returns the last write that is durable now, if a record is ([`crate::Replica::on_durable`]).
+    /// The fsync is done. Returns the last write that is durable by that, if a record is ([`crate::Replica::on_durable`]).
     ///
     /// # Panics
     /// If none was under way.
@@ -65,7 +73,8 @@ impl Writer {
     /// Whether the log should be written anew ([`crate::Replica::write_anew`]).
     #[must_use]
     pub fn is_full(&self) -> bool {
-        let begins_anew = self.waiting.iter().any(|(_, record)| matches!(record, Record::Whole(_)));
+        // A whole log is the first of those that wait.
+        let begins_anew = matches!(self.waiting.front(), Some((_, Record::Whole(_))));
         self.journal.is_full() && !begins_anew
     }
 
@@ -73,17 +82,5 @@ impl Writer {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
-    }
-
-    fn next_record(&mut self) -> Option<(WriteNumber, Record)> {
-        let (mut number, mut record) = self.waiting.pop_front()?;
-        if let Record::Appended { entries, .. } = &mut record {
-            let appends = |next: &mut (WriteNumber, Record)| matches!(next.1, Record::Appended { .. });
-            while let Some((last, Record::Appended { entries: more, .. })) = self.waiting.pop_front_if(appends) {
-                number = last;
-                entries.extend(more);
-            }
-        }
-        Some((number, record))
     }
 }

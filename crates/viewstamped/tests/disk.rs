@@ -77,7 +77,7 @@ fn what_was_written_is_read() {
     journal.write(&Record::Whole(stored.clone())).iter().for_each(|step| files.apply(step));
     assert_eq!(files.stored(REBOOTED), Ok(Some(stored)));
     let others = Owner { member: MemberId(2), ..OWNER };
-    assert!(matches!(files.stored(others), Err(Damage::Others(_))));
+    assert!(matches!(files.stored(others), Err(Damage::Others { group: 7, member: MemberId(1), .. })));
 }
 
 /// The process is killed in the middle of a write: what was fsynced is there, or the record as well.
@@ -103,6 +103,86 @@ fn a_write_that_is_cut_short_anywhere_takes_nothing_with_it() {
     }
 }
 
+/// The first start is cut short, and so is each start after it, in one boot or another: there was never a log, so that each begins anew.
+#[test]
+fn a_first_start_that_is_cut_short_twice_is_a_first_start_again() {
+    cut_twice(OWNER);
+    cut_twice(REBOOTED);
+    cut_twice(Owner { boot: 0, ..OWNER });
+}
+
+fn cut_twice(later: Owner) {
+    let first = Record::Whole(whole(1, 2));
+    let mut files = Files::default();
+    let (_, mut journal) = files.read(OWNER).expect("new");
+    for step in journal.write(&first) {
+        if let Step::Write { file, offset, bytes } = &step {
+            for end in (0..bytes.len()).step_by(997) {
+                let mut cut = files.clone();
+                cut.write(*file, usize::try_from(*offset).expect("small"), &bytes[..end]);
+                let Ok((None, mut again)) = cut.read(later) else { continue };
+                for step in again.write(&first) {
+                    if let Step::Write { file, offset, bytes } = &step {
+                        for end in (0..bytes.len()).step_by(1_021) {
+                            let mut twice = cut.clone();
+                            twice.write(*file, usize::try_from(*offset).expect("small"), &bytes[..end]);
+                            let found = twice.stored(later);
+                            assert!(found.is_ok(), "cut at {end} from {offset}: {found:?}");
+                        }
+                    }
+                    cut.apply(&step);
+                }
+            }
+        }
+        files.apply(&step);
+    }
+}
+
+/// The older file is being spent when the power goes, in whatever order its pages reach the platter. If the newer one is lost as well, that is
+/// damage: neither a new group, nor what the older lap had.
+#[test]
+fn a_spent_file_never_passes_for_the_last_lap() {
+    let mut files = Files::default();
+    let (_, mut journal) = files.read(OWNER).expect("new");
+    journal.write(&Record::Whole(whole(1, 2))).iter().for_each(|step| files.apply(step));
+    journal.tidy().expect("a file for the next lap").iter().for_each(|step| files.apply(step));
+    let steps = journal.write(&Record::Whole(whole(2, 2)));
+    let (record, spent) = steps.split_at(steps.iter().position(|step| *step == Step::Sync).expect("an fsync") + 1);
+    record.iter().for_each(|step| files.apply(step));
+    let mut is_marked = false;
+    for step in spent.iter().cloned().chain(journal.tidy().expect("zeros")) {
+        if let Step::Write { file, offset, bytes } = &step {
+            assert_eq!(*file, File::Odd);
+            let offset = usize::try_from(*offset).expect("small");
+            for first in (0..bytes.len()).step_by(PAGE).filter(|_| is_marked) {
+                let mut torn = files.clone();
+                torn.write(*file, offset + first, &bytes[first..]);
+                torn.0[File::Even as usize].clear();
+                let found = torn.stored(REBOOTED);
+                assert!(matches!(found, Err(Damage::Bytes { .. })), "from page {first}: {found:?}");
+            }
+        }
+        is_marked |= step == Step::Sync;
+        files.apply(&step);
+    }
+    assert!(journal.tidy().is_none());
+}
+
+#[test]
+fn a_lap_that_nobody_writes_is_refused() {
+    let mut files = Files::default();
+    let (_, mut journal) = files.read(OWNER).expect("new");
+    journal.write(&Record::Whole(whole(1, 0))).iter().for_each(|step| files.apply(step));
+    for lap in [u64::MAX, u64::MAX - 2, (1 << 62) + 1, 0] {
+        let mut files = files.clone();
+        let header = &mut files.0[1][..44];
+        header[24..32].copy_from_slice(&lap.to_le_bytes());
+        let crc = kasha_types::crc32c(&header[..40]);
+        header[40..].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(files.stored(OWNER), Err(Damage::Bytes { .. })), "{lap}");
+    }
+}
+
 /// Power is lost in the middle of a write: any of its pages may be missing.
 #[test]
 fn a_write_that_loses_pages_with_the_power_takes_nothing_with_it() {
@@ -124,11 +204,9 @@ fn a_write_that_loses_pages_with_the_power_takes_nothing_with_it() {
                         }
                         at = end;
                     }
-                    match torn.stored(REBOOTED) {
-                        Ok(found) => assert!(found == before || found.as_ref() == Some(&after), "{file:?}"),
-                        // A first lap whose header is missing: nobody was told anything.
-                        Err(damage) => assert!(index == 0, "{damage}"),
-                    }
+                    let found =
+                        torn.stored(REBOOTED).unwrap_or_else(|damage| panic!("{file:?}, record {index}: {damage}"));
+                    assert!(found == before || found.as_ref() == Some(&after), "{file:?}, record {index}");
                 }
             }
             files.apply(&step);

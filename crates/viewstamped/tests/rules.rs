@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use kasha_viewstamped::{Change, ChangeError, MemberId};
+use kasha_types::Tick;
+use kasha_viewstamped::{
+    Change, ChangeError, Entry, Lists, MemberId, OpNumber, Options, Output, Record, Replica, State, Stored, View,
+    WriteNumber,
+};
 
-use crate::world::{LEASE, World};
+use crate::world::{LEASE, Sums, World};
 
 fn led(seed: u64) -> (World, MemberId) {
     let mut world = World::new(seed, &[1, 2, 3], &[4]);
@@ -151,4 +155,36 @@ fn whoever_left_does_not_keep_out_newcomers() {
         }
         leaves = newcomer;
     }
+}
+
+/// A member that is alone needs nobody's vote. It says nothing of its view before that is on its disk, and all that its disk holds is
+/// committed.
+#[test]
+fn r9_5_a_member_that_is_alone_leads_when_one_write_is_durable() {
+    let me = MemberId(7);
+    let add = |number: u64| Entry::Operation(number.to_le_bytes().to_vec());
+    let mut stored = Stored::new(Lists::new([me]), Sums::default().snapshot());
+    let before = View { number: 4, leader: me };
+    (stored.view, stored.log_view, stored.entries) = (before, View { number: 3, leader: me }, vec![add(1), add(2)]);
+    let mut now = Tick(1_000);
+    let mut alone = Replica::<Sums, ()>::start(me, Options::new(LEASE), stored, (), 1, now).expect("it can be read");
+    assert_eq!((&alone.committed().numbers[..], alone.committed_to()), (&[1, 2][..], OpNumber(2)));
+    let [Output::Write { number, record: Record::Whole(written) }] = &alone.take_output()[..] else {
+        panic!("one write")
+    };
+    let view = View { number: 5, leader: me };
+    assert_eq!((written.view, written.log_view, &written.entries[..]), (view, view, &[Entry::Begin][..]));
+    assert_eq!((written.snapshot.op, *number), (OpNumber(2), WriteNumber(1)));
+    for _ in 0..100 {
+        now = now.after(LEASE / 10);
+        alone.on_tick(now);
+        alone.assert_invariants();
+        assert!(!alone.leads() && alone.propose(now, vec![0; 8]).is_none() && alone.take_output().is_empty());
+    }
+    alone.on_durable(now, WriteNumber(1));
+    assert_eq!(alone.take_output(), [Output::Leads { view, since: now, memories: vec![(me, Vec::new())] }]);
+    assert_eq!(alone.committed_to(), OpNumber(3), "its own first operation");
+    let round = alone.question(now).expect("it leads");
+    alone.on_tick(now.after(LEASE));
+    assert!(alone.is_confirmed(round));
 }

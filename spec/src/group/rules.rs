@@ -76,7 +76,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "told_before_quorum",
             "R9.1",
             "an operation is told when its leader has appended it",
-            "coordinator Ledger::commit",
+            "coordinator Ledger::is_committed",
         ),
         &bounds::VIEWS,
     ),

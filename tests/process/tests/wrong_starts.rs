@@ -128,7 +128,9 @@ fn a_cluster_is_what_it_was_made() {
     fails(start(&["--nodes", "2"]), &["--nodes 2", "has 3 nodes", "K0405"]);
 
     // The only copy of the coordinator's log is damaged. Nothing of it may be guessed.
-    let log = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().next().unwrap().unwrap().path();
+    let mut files = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().map(|entry| entry.unwrap().path());
+    // Of the two files of a journal, one is in use.
+    let log = files.find(|path| fs::read(path).unwrap().starts_with(b"KASHAVSR")).expect("a journal");
     let mut bytes = fs::read(&log).unwrap();
     let whole = bytes.clone();
     bytes[40] ^= 1;

@@ -7,15 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kasha_coordinator::{Coordinator, CoordinatorOptions, StartError};
+use kasha_coordinator::{Command, Coordinator, CoordinatorOptions, StartError, State};
 use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
 use kasha_types::{
     BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
     LocalPosition, NodeId, ShardId, Tick,
 };
+use kasha_viewstamped::journal::{self, Journal, Owner, Step};
+use kasha_viewstamped::{Entry, MemberId, Record, Stored};
 use kasha_wire::message::{ConfigurationIs, Heartbeat, Knowledge, Report, ShardKnowledge};
 use kasha_wire::{
     AnyMessage, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase,
+    Wire,
 };
 
 pub const LEASE: Duration = Duration::from_millis(1000);
@@ -47,6 +50,58 @@ pub fn apply_change(files: &mut Files, change: &Change) {
             files.remove(file);
         }
     }
+}
+
+/// The first file of the journal that is written: that of the odd laps.
+pub const FIRST: FileName = FileName::Journal(1);
+/// The other one.
+pub const SECOND: FileName = FileName::Journal(0);
+
+/// Whose journals these tests write, where the machine does not tell its boot.
+pub const OWNER: Owner = Owner { group: 77, member: MemberId(1), boot: 0, file_bytes: 16 * 1024 };
+
+/// The journal in these files.
+pub fn journal(files: &Files) -> (Option<Stored>, Journal) {
+    let file = |name| files.get(&name).cloned().unwrap_or_default();
+    journal::read(OWNER, &file(SECOND), &file(FIRST)).unwrap()
+}
+
+/// Files with another log in their journal.
+pub fn rewritten(files: &Files, change: impl FnOnce(&mut Stored)) -> Files {
+    let (stored, mut journal) = journal(files);
+    let mut stored = stored.unwrap();
+    change(&mut stored);
+    let mut files = files.clone();
+    for step in journal.write(&Record::Whole(stored)) {
+        if let Step::Write { file, offset, bytes } = step {
+            let name = if file == journal::File::Odd { FIRST } else { SECOND };
+            apply_change(&mut files, &Change::Write(name, offset, bytes));
+        }
+    }
+    files
+}
+
+/// Files with these commands behind the last operation.
+pub fn with_commands(files: &Files, commands: &[Command]) -> Files {
+    rewritten(files, |stored| {
+        stored.entries.extend(commands.iter().map(|command| {
+            let mut operation = Vec::new();
+            command.put(&mut operation);
+            Entry::Operation(operation)
+        }));
+    })
+}
+
+/// The content of a file, without the zeros at its end.
+pub fn used(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_prefix(b"KASHAOLD").unwrap_or(bytes);
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
+}
+
+/// What the coordinator's files hold.
+pub fn stored(files: &Files) -> Option<State> {
+    let disk = MemoryDisk { durable: files.clone(), ..MemoryDisk::default() };
+    Coordinator::stored(&disk, ClusterId(77)).unwrap()
 }
 
 /// An in-memory disk: what is durable, and what was written since.
@@ -179,6 +234,7 @@ pub fn options(nodes: u16, shards: u16, faults: u8) -> CoordinatorOptions {
     (options.node_lease, options.patience) = (LEASE, LEASE * 2);
     options.drift_bound = LEASE / 20;
     options.client_lease_millis = 5_000;
+    options.journal_bytes = 16 * 1024;
     options
 }
 

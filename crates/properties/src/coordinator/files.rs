@@ -1,4 +1,4 @@
-//! The log files of the coordinator after crashes and damage. A start finds a state that was once durable, or refuses.
+//! The log files of the coordinator up to format 4 after crashes and damage. A start finds a state that was once durable, or refuses.
 //! No state that was told to anybody is lost silently, and nothing is invented.
 
 use std::sync::OnceLock;
@@ -10,7 +10,8 @@ use kasha_types::Tick;
 
 use super::common::{Files, MemoryDisk, World, options};
 use crate::damage::Burst;
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 /// A busy coordinator's first file, and the second one, which the next start wrote.
 const GOLDEN: &[u8] = include_bytes!("../../../coordinator/golden/log-v4.bin");
@@ -20,7 +21,7 @@ pub(super) const RECORD_HEAD_BYTES: usize = 16;
 
 /// What becomes of a file.
 #[derive(Debug)]
-enum Fate {
+pub(super) enum Fate {
     Whole,
     /// The crash cut off what was last written; zeros may stand there.
     Torn {
@@ -44,7 +45,7 @@ impl<'a> Arbitrary<'a> for Fate {
 
 impl Fate {
     /// The file, and the first place where it is another.
-    fn of(&self, file: &[u8]) -> Option<(Vec<u8>, usize)> {
+    pub(super) fn of(&self, file: &[u8]) -> Option<(Vec<u8>, usize)> {
         let mut left = file.to_vec();
         match self {
             Self::Whole => {}

@@ -8,8 +8,9 @@ use kasha_types::{ConnId, NodeId};
 use kasha_wire::AnyMessage;
 
 use super::common::{CLIENT, World, conn};
+use crate::draw;
+use crate::property::Property;
 use crate::speech::Scene;
-use crate::{Property, draw};
 
 const STEPS_MAX: usize = 60;
 

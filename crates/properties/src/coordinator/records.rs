@@ -1,13 +1,16 @@
-//! Records of the coordinator's log with any content, under right checksums. The coordinator takes them and goes on, or
-//! refuses them with a text. A record that decodes is written as it was read.
+//! Records of the coordinator's log with any content, under right checksums: in files of format 4, and in a journal. The
+//! coordinator takes them and goes on, or refuses them with a text. A record that decodes is written as it was read.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_coordinator::{Command, StartError, State};
 use kasha_wire::{Reader, Wire};
 
+use super::common::Files;
 use super::files::{HEADER_BYTES, Known, RECORD_HEAD_BYTES, one, start};
+use super::journal;
 use crate::damage::Damage;
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 /// Of any payload. The golden snapshots are shorter.
 const PAYLOAD_BYTES_MAX: usize = 1000;
@@ -19,7 +22,7 @@ enum Spoil {
         at: u8,
         damage: Damage,
     },
-    /// A batch of the first file, perhaps with other fields, comes where it never was.
+    /// A record of the log, perhaps with other fields, comes where it never was.
     Copy {
         from: u8,
         to: u8,
@@ -28,7 +31,7 @@ enum Spoil {
     Remove {
         at: u8,
     },
-    /// A batch of one command, of any bytes.
+    /// A record of one command, of any bytes.
     Command {
         at: u8,
         bytes: Vec<u8>,
@@ -49,18 +52,18 @@ impl<'a> Arbitrary<'a> for Spoil {
 }
 
 impl Spoil {
-    fn apply(&self, payloads: &mut Vec<Vec<u8>>) {
+    /// `pool`: the records of a log. `only`: the record of one command.
+    fn apply(&self, payloads: &mut Vec<Vec<u8>>, pool: &[Vec<u8>], only: impl Fn(&[u8]) -> Vec<u8>) {
         let place = |at: u8, len: usize| usize::from(at) % len.max(1);
         let len = payloads.len();
         match self {
             Self::Copy { from, to, damage } => {
-                let batches = payloads_of(&Known::get().first);
-                let mut batch = batches[place(*from, batches.len())].clone();
-                damage.iter().for_each(|damage| damage.apply(&mut batch));
-                payloads.insert(place(*to, len + 1), batch);
+                let mut record = pool[place(*from, pool.len())].clone();
+                damage.iter().for_each(|damage| damage.apply(&mut record));
+                payloads.insert(place(*to, len + 1), record);
             }
             Self::Command { at, bytes } => {
-                payloads.insert(place(*at, len + 1), [&1_u32.to_le_bytes(), &bytes[..]].concat());
+                payloads.insert(place(*at, len + 1), only(bytes));
             }
             _ if len == 0 => {}
             Self::Damage { at, damage } => damage.apply(&mut payloads[place(*at, len)]),
@@ -106,6 +109,11 @@ fn payloads_of(file: &[u8]) -> Vec<Vec<u8>> {
     payloads
 }
 
+/// The batch of one command, of any bytes.
+fn one_command(command: &[u8]) -> Vec<u8> {
+    [&1_u32.to_le_bytes(), command].concat()
+}
+
 /// A file of these payloads, as its layout says.
 fn sealed(first: u64, payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut file = Known::get().first[..HEADER_BYTES].to_vec();
@@ -128,17 +136,21 @@ fn check_codec<T: Wire>(bytes: &[u8]) {
     }
 }
 
-/// Starts from a log with any content. If the start succeeds, the coordinator goes on, and a later start takes what
-/// this one wrote.
+/// Starts from a log of format 4 with any content.
 fn check_log(first: u64, payloads: &[Vec<u8>]) -> Option<State> {
     for payload in payloads {
         check_codec::<State>(payload);
         check_codec::<Vec<Command>>(payload);
     }
-    let mut world = match start(one(1, &sealed(first, payloads))) {
+    check_start(one(1, &sealed(first, payloads)))
+}
+
+/// Starts from any files. If the start succeeds, the coordinator goes on, and a later start takes what this one wrote.
+fn check_start(files: Files) -> Option<State> {
+    let mut world = match start(files) {
         Ok(world) => world,
         // Options that are fixed at creation are compared with the snapshot's, which may be others.
-        Err(StartError::Damaged { .. } | StartError::Fixed { .. }) => return None,
+        Err(StartError::Damaged { .. } | StartError::Fixed { .. } | StartError::Version { .. }) => return None,
         Err(error) => panic!("{error}"),
     };
     let state = world.coordinator.state().clone();
@@ -177,7 +189,8 @@ impl Property for CoordinatorRecords {
             Records::Log { snapshot, first, spoils } => {
                 let original = payloads_of(if snapshot { &known.second } else { &known.first });
                 let mut payloads = original.clone();
-                spoils.iter().for_each(|spoil| spoil.apply(&mut payloads));
+                let batches = payloads_of(&known.first);
+                spoils.iter().for_each(|spoil| spoil.apply(&mut payloads, &batches, one_command));
                 let state = check_log(first, &payloads);
                 if payloads == original && first < 1 << 32 {
                     let (_, last) = known.prefixes.last().expect("many");
@@ -195,5 +208,46 @@ impl Property for CoordinatorRecords {
         let one = |kind: u8, snapshot: u8| vec![1, snapshot, 0, 1, kind, 3, 5, 1, 0, 0, 5, 7, 9, 11, 13, 17, 19];
         let spoils = (0..11).flat_map(|kind| [one(kind, 0), one(kind, 1)]);
         payloads.into_iter().map(payload).chain(spoils).collect()
+    }
+}
+
+/// The same in a journal: its first lap, or the one that the next start began. See the module.
+#[derive(Debug, Arbitrary)]
+pub struct CoordinatorOperations {
+    second: bool,
+    /// Records follow one another as they are, and not in the order of their numbers.
+    as_they_are: bool,
+    spoils: Spoils,
+}
+
+#[derive(Debug)]
+struct Spoils(Vec<Spoil>);
+
+impl<'a> Arbitrary<'a> for Spoils {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        draw::up_to(u, 3).map(Self)
+    }
+}
+
+impl Property for CoordinatorOperations {
+    const NAME: &'static str = "coordinator_operations";
+    const INPUT_BYTES_MAX: usize = 200;
+
+    fn hold(self) {
+        let known = journal::Known::get();
+        let lap = if self.second { &known.second } else { &known.first };
+        let (original, pool) = (lap.payloads(), known.first.payloads());
+        let mut payloads = original.clone();
+        self.spoils.0.iter().for_each(|spoil| spoil.apply(&mut payloads, &pool, journal::one_command));
+        if !self.as_they_are {
+            payloads = lap.numbered(&payloads);
+        }
+        let state = check_start(lap.sealed(&payloads));
+        assert!(payloads != original || state.is_some(), "what was written is taken");
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let one = |kind: u8, second: u8| vec![second, 0, 1, kind, 3, 5, 1, 0, 0, 5, 7, 9, 11, 13, 17, 19];
+        (0..11).flat_map(|kind| [one(kind, 0), one(kind, 1)]).collect()
     }
 }

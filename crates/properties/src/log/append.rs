@@ -7,7 +7,8 @@ use kasha_types::{Epoch, LogEnd, SegmentId};
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
 use crate::damage::Damage;
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 /// Objects in the log below are at least this long; a shorter one is an invented one.
 fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {

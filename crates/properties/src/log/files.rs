@@ -7,7 +7,8 @@ use kasha_types::SegmentId;
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal};
 use crate::damage::Damage;
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 /// A group's header, its first entry's and a little more.
 const HEADERS_BYTES: usize = 72;

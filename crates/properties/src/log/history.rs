@@ -12,7 +12,8 @@ use kasha_types::{Epoch, LogEnd, SegmentId};
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files};
 use crate::damage::Burst;
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 const STEPS_MAX: usize = 250;
 

@@ -6,7 +6,8 @@ use kasha_log::{Log, Screen, common_prefix};
 use kasha_types::LogEnd;
 
 use super::common::{SHARD, append, config};
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 #[derive(Debug)]
 enum Step {

@@ -12,8 +12,9 @@ use kasha_wire::{AppendView, Message};
 use super::common::cluster::{Carried, Cluster};
 use super::{positions, some_body};
 use crate::damage::Damage;
+use crate::draw;
+use crate::property::Property;
 use crate::speech::{self, Scene};
-use crate::{Property, draw};
 
 const STEPS_MAX: usize = 60;
 

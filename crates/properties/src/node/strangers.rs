@@ -12,8 +12,9 @@ use kasha_wire::{AppendView, Body, Message, Turn};
 use super::common::cluster::Cluster;
 use super::{Honest, go_on, positions, some_body};
 use crate::damage::Damage;
+use crate::property::Property;
 use crate::speech::{self, Scene};
-use crate::{Property, draw, wire};
+use crate::{draw, wire};
 
 const STEPS_MAX: usize = 60;
 

@@ -8,7 +8,8 @@ use kasha_witness::{FILE_HEADER_BYTES, FILE_SLOT_BYTES, Sizes, Witness};
 
 use super::common::{IDENTITY, flush, held, new_file, record, small};
 use crate::damage::{Burst, Damage};
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 const SLOTS: usize = 8;
 const SLOT_HEADER_BYTES: usize = 64;

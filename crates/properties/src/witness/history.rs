@@ -8,7 +8,8 @@ use kasha_witness::limits::SUSPECTS_PER_GC_MAX;
 use kasha_witness::{Recorded, Sizes, Why, Witness};
 
 use super::common::{IDENTITY, flush, flush_leaving_leftovers, keys, new_file, rpc};
-use crate::{Property, draw};
+use crate::draw;
+use crate::property::Property;
 
 const SLOTS: u32 = 16;
 const WAYS: u8 = 2;

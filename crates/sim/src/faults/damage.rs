@@ -59,7 +59,8 @@ impl Nemesis {
             | FileName::Replica(_)
             | FileName::Core
             | FileName::Told
-            | FileName::Coordinator(_) => false,
+            | FileName::Coordinator(_)
+            | FileName::Journal(_) => false,
         };
         if world.damage(witness, of_witness).is_some() {
             world.probes.hit("nemesis: damaged witness");

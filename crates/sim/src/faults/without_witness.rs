@@ -217,7 +217,8 @@ pub(super) fn lose_witnesses(world: &mut World, hosts: &[HostId], shard: ShardId
         | FileName::Replica(_)
         | FileName::Core
         | FileName::Told
-        | FileName::Coordinator(_) => false,
+        | FileName::Coordinator(_)
+        | FileName::Journal(_) => false,
     };
     for &host in hosts {
         if world.lose_files(host, is_of_witness) {

@@ -68,7 +68,7 @@ impl Machine for Watched<'_> {
                     let tail = tail.map_or(&[][..], |slice| self.machine.log_bytes(slice));
                     self.gated.push((to, gate, [out.bytes(head), tail].concat()));
                 }
-                Effect::DropHeld(_) => self.loses_role = true,
+                Effect::DropHeld(_) | Effect::DropCommitted => self.loses_role = true,
                 _ => {}
             }
         }

@@ -35,6 +35,7 @@ fn file(name: FileName) -> String {
         FileName::Core => "core".into(),
         FileName::Told => "told".into(),
         FileName::Coordinator(number) => format!("coordinator log {number}"),
+        FileName::Journal(number) => format!("coordinator journal {number}"),
     }
 }
 
@@ -86,6 +87,7 @@ impl Script {
                 Gate::Flushed { position, .. } => format!("synced and flushed {}", position.offset),
                 Gate::Confirmed { round, .. } => format!("round {round} has ended"),
                 Gate::Durable(_) | Gate::DurableAs { .. } => "its own disk has it".into(),
+                Gate::Committed { op, .. } => format!("operation {op} is committed"),
             };
             if !is_idle_talk(&text) {
                 self.tell(format!("{indent}{party} holds until {gate}: >{to} {text}"));

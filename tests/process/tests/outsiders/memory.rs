@@ -115,11 +115,12 @@ fn the_coordinators_folder_of_another_cluster_and_a_damaged_one_are_refused() {
     cluster.spawn_node(1).fails_saying(&["K0105"]);
     fs::remove_dir_all(&own).unwrap();
     copy(&aside, &own);
-    let largest = fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path());
-    let largest = largest.max_by_key(|path| fs::metadata(path).unwrap().len()).expect("it has files");
-    let mut bytes = fs::read(&largest).unwrap();
+    let mut files = fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path());
+    // Of the two files of a journal, one is in use.
+    let used = files.find(|path| fs::read(path).unwrap().starts_with(b"KASHAVSR")).expect("a journal");
+    let mut bytes = fs::read(&used).unwrap();
     bytes[64..96].iter_mut().for_each(|byte| *byte ^= 0x55);
-    fs::write(&largest, bytes).unwrap();
+    fs::write(&used, bytes).unwrap();
     cluster.spawn_node(1).fails_saying(&["K0109"]);
     fs::remove_dir_all(&own).unwrap();
     fs::rename(&aside, &own).unwrap();

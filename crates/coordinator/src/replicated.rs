@@ -1,0 +1,157 @@
+//! The state as what a group replicates: commands as operations, and snapshots (R9.11).
+//!
+//! ```text
+//! snapshot   4 format version · 8 digest · the state
+//! ```
+//!
+//! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
+//! costs as much as the command and its shard are long, and not as much as the state is. Two states with one digest come from the
+//! same commands, and each of these did the same in both.
+
+use kasha_wire::{Reader, Wire};
+
+use crate::start_error::FORMAT_VERSION;
+use crate::{Command, State};
+
+/// The format version that a snapshot names.
+pub(crate) fn version_of(snapshot: &[u8]) -> Option<u32> {
+    Reader::new(snapshot).take().ok()
+}
+
+/// A command as an operation of the log.
+pub(crate) fn operation(command: &Command) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    command.put(&mut bytes);
+    bytes
+}
+
+fn command(operation: &[u8]) -> Result<Command, String> {
+    whole(Reader::new(operation))
+}
+
+fn whole<T: Wire>(mut reader: Reader<'_>) -> Result<T, String> {
+    let value = reader.take().map_err(|error| error.to_string())?;
+    reader.finish().map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+impl State {
+    /// What a command has changed, as far as few bytes show it: the counts, and its shard.
+    pub(crate) fn changed_by(&self, command: &Command) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.configuration.version.put(&mut bytes);
+        self.time_reserved.put(&mut bytes);
+        self.clients_below.put(&mut bytes);
+        self.next_table.put(&mut bytes);
+        if let Some(shard) = command.shard() {
+            self.configuration.shards[usize::from(shard.0)].put(&mut bytes);
+        }
+        bytes
+    }
+}
+
+impl kasha_viewstamped::State for State {
+    fn permits(&self, operation: &[u8]) -> Result<(), String> {
+        Self::permits(self, &command(operation)?)
+    }
+
+    fn apply(&mut self, operation: &[u8]) {
+        let command = command(operation).expect("R9.11: it was permitted");
+        self.perform(&command, operation);
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        FORMAT_VERSION.put(&mut bytes);
+        self.digest.put(&mut bytes);
+        self.put(&mut bytes);
+        bytes
+    }
+
+    fn restore(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader::new(bytes);
+        let version: u32 = reader.take().map_err(|error| error.to_string())?;
+        if version != FORMAT_VERSION {
+            return Err(format!("a snapshot of format version {version}"));
+        }
+        let digest = reader.take().map_err(|error| error.to_string())?;
+        let mut state: Self = whole(reader)?;
+        state.digest = digest;
+        state.check()?;
+        Ok(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{ClientId, ClusterId};
+    use kasha_viewstamped::State as Replicated;
+
+    use super::*;
+    use crate::CoordinatorOptions;
+
+    fn after(operations: &[Vec<u8>]) -> State {
+        let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let mut state = State::new(&options);
+        for bytes in operations {
+            Replicated::permits(&state, bytes).unwrap();
+            Replicated::apply(&mut state, bytes);
+        }
+        state
+    }
+
+    #[test]
+    fn r9_11_states_with_one_digest_come_from_the_same_commands() {
+        let below = |below| operation(&Command::ReserveClients { below: ClientId(below) });
+        let one = after(&[below(5), below(9)]);
+        let other = after(&[below(7), below(9)]);
+        assert_eq!(one.clients_below(), other.clients_below());
+        assert_ne!(
+            one.digest(),
+            other.digest(),
+            "whoever has applied other commands is found out, even if nothing shows"
+        );
+        assert_ne!(one.digest(), after(&[below(5)]).digest());
+        let mut same = after(&[]);
+        [5, 9].into_iter().for_each(|below| same.apply(&Command::ReserveClients { below: ClientId(below) }));
+        assert_eq!(one, same);
+    }
+
+    #[test]
+    fn r9_11_a_command_that_does_something_else_is_found_out() {
+        let bytes = operation(&Command::ReserveClients { below: ClientId(5) });
+        let mut state = after(&[]);
+        let ours = after(std::slice::from_ref(&bytes));
+        state.next_table.0 += 1; // what another program might have made of an earlier command
+        Replicated::apply(&mut state, &bytes);
+        assert_ne!(state.digest(), ours.digest());
+    }
+
+    #[test]
+    fn a_snapshot_has_the_digest_and_goes_on_with_it() {
+        let bytes = operation(&Command::ReserveClients { below: ClientId(5) });
+        let mut state = after(std::slice::from_ref(&bytes));
+        let mut again = <State as Replicated>::restore(&state.snapshot()).unwrap();
+        assert_eq!((again.digest(), &again), (state.digest(), &state));
+        Replicated::apply(&mut state, &bytes);
+        Replicated::apply(&mut again, &bytes);
+        assert_eq!(again.digest(), state.digest());
+    }
+
+    #[test]
+    fn what_is_no_operation_or_snapshot_is_refused() {
+        let state = after(&[]);
+        let mut long = operation(&Command::ReserveClients { below: ClientId(5) });
+        long.push(0);
+        for bytes in [&[][..], &[99], &long, &operation(&Command::ReserveClients { below: ClientId(0) })] {
+            assert!(Replicated::permits(&state, bytes).is_err(), "{bytes:?}");
+        }
+        let snapshot = state.snapshot();
+        assert!((0..snapshot.len()).all(|len| <State as Replicated>::restore(&snapshot[..len]).is_err()));
+        assert_eq!(version_of(&snapshot), Some(FORMAT_VERSION));
+    }
+}
