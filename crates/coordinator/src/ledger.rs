@@ -13,16 +13,17 @@ use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
 use kasha_types::{LocalPosition, Tick};
-use kasha_viewstamped::{Lists, OpNumber, Options, Output, Replica, State as _, Stored, View};
+use kasha_viewstamped::{Lists, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View};
 
 use crate::limits::PENDING_BYTES_MAX;
 use crate::replicated::operation;
 use crate::storage::{FIRST_MEMBER, Files, Found};
 use crate::{Command, CoordinatorOptions, State};
 
-/// What a message follows from: operations of a view, up to this one. It leaves when they are committed.
+/// What a message follows from: operations of a view, up to this one, and that this member led when the question came which the message
+/// answers. It leaves when they are committed, and a round has confirmed that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Basis(Option<(View, OpNumber)>);
+pub(crate) struct Basis(Option<(View, OpNumber, RoundNumber)>);
 
 impl Basis {
     /// No command: a message that follows from what has just come in.
@@ -30,7 +31,7 @@ impl Basis {
 
     /// The gate of a message that follows from this.
     pub(crate) fn gate(self) -> Gate {
-        self.0.map_or(Gate::Now, |(view, op)| Gate::Committed { view: view.number, op: op.0 })
+        self.0.map_or(Gate::Now, |(view, op, round)| Gate::Committed { view: view.number, op: op.0, round: round.0 })
     }
 }
 
@@ -53,6 +54,10 @@ pub(crate) struct Ledger {
     in_flight: VecDeque<(OpNumber, usize)>,
     /// How many bytes these have together.
     bytes_in_flight: usize,
+    /// The round that confirms that this member led when the last question came.
+    asked: RoundNumber,
+    /// What was committed, and whether all that was asked was confirmed, when somebody looked last.
+    seen_open: (OpNumber, bool),
 }
 
 impl Ledger {
@@ -67,7 +72,7 @@ impl Ledger {
         let replica = Replica::start(FIRST_MEMBER, timing, stored, (), options.seed, now);
         let replica = replica.expect("what was found was checked");
         let mut ledger =
-            Self { replica, files, turnovers: VecDeque::new(), in_flight: VecDeque::new(), bytes_in_flight: 0 };
+            Self { replica, files, turnovers: VecDeque::new(), in_flight: VecDeque::new(), bytes_in_flight: 0, asked: RoundNumber(0), seen_open: (OpNumber(0), false) };
         ledger.settle();
         ledger
     }
@@ -95,20 +100,30 @@ impl Ledger {
         self.settle();
     }
 
-    /// All that is decided by now: the basis of a message that may follow from any of it.
-    pub(crate) fn all_decided(&self) -> Basis {
-        Basis((!self.is_all_committed()).then(|| (self.replica.view(), self.replica.decided_to())))
+    /// A question has come: whoever leads by now may have decided otherwise. So its answer, and whatever else is said from now on,
+    /// waits until a round that begins now has ended (R9.2).
+    pub(crate) fn question(&mut self, now: Tick) {
+        if let Some(round) = self.replica.question(now) {
+            self.asked = round;
+            self.settle();
+        }
     }
 
-    /// Whether what waits for this operation of this view may leave.
-    pub(crate) fn is_committed(&self, view: u64, op: u64) -> bool {
+    /// All that is decided by now, and that was asked: the basis of a message that may follow from any of it.
+    pub(crate) fn all_decided(&self) -> Basis {
+        let is_open = self.is_all_committed() && self.replica.is_confirmed(self.asked);
+        Basis((!is_open).then(|| (self.replica.view(), self.replica.decided_to(), self.asked)))
+    }
+
+    /// Whether what waits for this operation of this view, and for this round, may leave.
+    pub(crate) fn is_committed(&self, view: u64, op: u64, round: u64) -> bool {
         let is_ours = self.replica.leads() && self.replica.view().number == view;
-        is_ours && op <= self.replica.committed_to().0
+        is_ours && op <= self.replica.committed_to().0 && self.replica.is_confirmed(RoundNumber(round))
     }
 
     /// Whether what follows from this may leave.
     pub(crate) fn has_committed(&self, basis: Basis) -> bool {
-        basis.0.is_none_or(|(view, op)| self.is_committed(view.number, op.0))
+        basis.0.is_none_or(|(view, op, round)| self.is_committed(view.number, op.0, round.0))
     }
 
     /// Whether nothing decided waits to be committed.
@@ -121,14 +136,18 @@ impl Ledger {
         self.bytes_in_flight > PENDING_BYTES_MAX
     }
 
-    /// A commit of our own files is done. Returns whether it has committed operations.
-    pub(crate) fn on_durable(&mut self, now: Tick, position: LocalPosition, out: &mut Effects) -> bool {
-        let before = self.replica.committed_to();
+    /// A commit of our own files is done.
+    pub(crate) fn on_durable(&mut self, now: Tick, position: LocalPosition, out: &mut Effects) {
         if let Some(number) = self.files.on_synced(position, out) {
             self.replica.on_durable(now, number);
             self.settle();
         }
-        self.replica.committed_to() > before
+    }
+
+    /// Whether something was committed since this was asked last, or what was asked is confirmed.
+    pub(crate) fn has_opened(&mut self) -> bool {
+        let now = (self.replica.committed_to(), self.replica.is_confirmed(self.asked));
+        now != std::mem::replace(&mut self.seen_open, now)
     }
 
     /// Time passes.
@@ -166,7 +185,7 @@ impl Ledger {
                 Output::Leads { since, .. } => self.turnovers.push_back(Turnover::Leads { since }),
                 Output::Deposed { .. } => {
                     self.in_flight.clear();
-                    self.bytes_in_flight = 0;
+                    (self.bytes_in_flight, self.asked) = (0, RoundNumber(0));
                     // A lead that was lost before anybody knew of it never began.
                     let began_unseen = |last: &mut Turnover| matches!(last, Turnover::Leads { .. });
                     if self.turnovers.pop_back_if(began_unseen).is_none() {

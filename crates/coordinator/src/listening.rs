@@ -14,6 +14,7 @@ impl Leading<'_> {
     pub(crate) fn listen(&mut self, now: Tick, out: &mut Out<'_>) {
         let lease = self.member.options.node_lease;
         let Some(listened) = self.lead.memory.has_listened(now, self.member.ledger.decided(), lease) else { return };
+        self.member.ledger.question(now);
         for (from, heartbeat) in listened.heard.into_values() {
             self.on_heartbeat(now, from, &heartbeat, out);
         }

@@ -147,6 +147,7 @@ fn message_of(kind: u8, payload: &[u8]) -> Result<ToCoordinator, Goodbye> {
 
 impl Leading<'_> {
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Out<'_>) {
+        self.member.ledger.question(now);
         if !self.may_hear(&message) {
             return self.on_message_deciding_nothing(now, from, message, out);
         }
@@ -190,6 +191,7 @@ impl Machine for Coordinator {
         self.notice_stall(now);
         self.member.ledger.on_tick(now);
         self.follow_log(out);
+        self.member.tell_what_is_open(out);
         if let Some(mut leading) = self.leading() {
             leading.end_turn(now, &mut Out::new(out));
         }
@@ -204,7 +206,7 @@ impl Machine for Coordinator {
     fn is_open(&self, gate: Gate) -> bool {
         match gate {
             Gate::Now => true,
-            Gate::Committed { view, op } => self.member.ledger.is_committed(view, op),
+            Gate::Committed { view, op, round } => self.member.ledger.is_committed(view, op, round),
             Gate::Durable(_) | Gate::DurableAs { .. } => unreachable!("the coordinator waits for its group"),
             Gate::Synced { .. } | Gate::Flushed { .. } | Gate::Confirmed { .. } => {
                 unreachable!("the coordinator has no shard")

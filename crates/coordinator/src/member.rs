@@ -66,7 +66,13 @@ impl Member {
 
     /// Our own files hold everything up to here. That may commit it.
     pub(crate) fn on_durable(&mut self, now: Tick, position: LocalPosition, out: &mut Effects) {
-        if self.ledger.on_durable(now, position, out) {
+        self.ledger.on_durable(now, position, out);
+        self.tell_what_is_open(out);
+    }
+
+    /// Something was committed, or a round has ended: goodbyes that have waited for that leave.
+    pub(crate) fn tell_what_is_open(&mut self, out: &mut Effects) {
+        if self.ledger.has_opened() {
             self.outbox.on_committed(&self.ledger, &mut Out::new(out));
         }
     }

@@ -59,13 +59,15 @@ pub enum Gate {
         /// The commit that must be on file.
         position: LocalPosition,
     },
-    /// The group of coordinators has committed this operation, and its sender still leads in the view in which it made the
-    /// effect. The gate never opens once that is over (R9.1).
+    /// The group of coordinators has committed this operation, and has said in this round that its sender still leads in the view in
+    /// which it made the effect. The gate never opens once that is over (R9.1, R9.2).
     Committed {
         /// The number of the view.
         view: u64,
         /// The number of the operation.
         op: u64,
+        /// The number of the round.
+        round: u64,
     },
 }
 

@@ -223,7 +223,7 @@ mod tests {
     fn r9_1_a_lost_lead_drops_what_waits_for_its_operations_only() {
         let mut held = Held::new();
         let to = Endpoint::Conn(ConnId(1));
-        held.hold(Gate::Committed { view: 1, op: 7 }, to, b"seven", None);
+        held.hold(Gate::Committed { view: 1, op: 7, round: 1 }, to, b"seven", None);
         held.hold(Gate::Durable(LocalPosition(1)), to, b"file", None);
         let mut let_go = Vec::new();
         held.drop_committed(|to, bytes| let_go.push((to, bytes)));

@@ -70,9 +70,14 @@ impl Rounds {
 impl<S: State, M: Memory> Replica<S, M> {
     /// A question has come: its answer waits for this round. `None`: this member does not lead.
     pub fn question(&mut self, now: Tick) -> Option<RoundNumber> {
+        let is_alone = self.is_alone();
         let Role::Leads(lead) = &mut self.role else { return None };
         lead.rounds.asked_at.get_or_insert(now);
-        Some(RoundNumber(lead.rounds.begun.0 + 1))
+        let next = RoundNumber(lead.rounds.begun.0 + 1);
+        if is_alone && lead.rounds.under_way.is_none() {
+            self.begin_round(now); // there is nobody to wait for, and no company to gather
+        }
+        Some(next)
     }
 
     /// Whether a quorum has answered a round of this view, and this member knows of all that was committed before it led: an
