@@ -156,7 +156,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
         let is_own = |to| to == Endpoint::Core(*own);
         let mut dialled = |to| match to {
             Endpoint::Conn(_) => to,
-            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_) => {
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => {
                 let place = peers.iter().position(|&peer| peer == to).unwrap_or_else(|| {
                     peers.push(to);
                     peers.len() - 1

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, Round, ShardId, WorkSet};
+use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, MemberId, Round, ShardId, WorkSet};
 
 use crate::FileName;
 
@@ -16,8 +16,10 @@ pub enum Endpoint {
     Conn(ConnId),
     /// A node's event loop; the shell dials it when needed, at the address that [`Effect::Route`] gave.
     Core(CoreId),
-    /// The coordinator, wherever it listens.
+    /// The coordinator, at the address that this process was started with.
     Coordinator,
+    /// A member of the group of coordinators; the shell dials it when needed, at the address that [`Effect::Route`] gave.
+    Member(MemberId),
     /// One of the addresses that a client was started with.
     Seed(u16),
 }

@@ -12,7 +12,7 @@ use crate::options::Identity;
 pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Hello {
     let to = match peer {
         Endpoint::Core(core) => Some(core),
-        Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
+        Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
     };
     let Identity { versions, cluster, core, incarnation } = identity;
     Hello { versions: *versions, cluster: cluster.get(), from: *core, incarnation: *incarnation, to }
@@ -64,7 +64,7 @@ pub(crate) fn judge_welcome(
     }
     let right = match peer {
         Endpoint::Core(wanted) => core == Some(wanted),
-        Endpoint::Coordinator => core.is_none(),
+        Endpoint::Coordinator | Endpoint::Member(_) => core.is_none(),
         Endpoint::Seed(_) | Endpoint::Conn(_) => true,
     };
     if !right {

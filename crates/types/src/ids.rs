@@ -32,6 +32,11 @@ id!(
     NodeId(u16), "node-"
 );
 id!(
+    /// One member of the group of coordinators, and one life of its folder: a member that has lost its files comes back under
+    /// another id. Never used again.
+    MemberId(u64), "member-"
+);
+id!(
     /// One start of a server process. It is greater than every earlier one of the same node (DESIGN section 1). It
     /// consists of the number of starts, and then the identity of the data folder.
     Incarnation(u64), "incarnation-"

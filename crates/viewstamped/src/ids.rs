@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-/// One member, and one life of its folder: a member that has lost its files comes back under another id. Never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u64);
+pub use kasha_types::MemberId;
 
 /// A view: a time in which one member leads. Nobody computes the leader from a list, which may just be changing. Two members that wish
 /// for the same number wish for different views.
@@ -40,12 +38,6 @@ pub struct RoundNumber(pub u64);
 /// A write to a member's disk. Numbers begin anew with each start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WriteNumber(pub u64);
-
-impl fmt::Display for MemberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "member {:x}", self.0)
-    }
-}
 
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

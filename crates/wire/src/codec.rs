@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
-    Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, NodeId, Round, RpcId, SegmentId, Sequence, ShardId, Slot,
+    Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, MemberId, NodeId, Round, RpcId, SegmentId, Sequence, ShardId, Slot,
     TableId, Tick,
 };
 
@@ -145,6 +145,7 @@ newtype!(
     AttachId,
     ListVersion,
     LogEnd,
+    MemberId,
     NodeId,
     Round,
     SegmentId,

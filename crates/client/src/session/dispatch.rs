@@ -24,7 +24,10 @@ impl Session {
             (Some(FrameKind::Synced), Endpoint::Core(core)) => self.on_synced(core, payload, now, out),
             (Some(FrameKind::ReadAnswer), Endpoint::Core(core)) => self.on_read_answer(core, payload, now, out),
             (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
-            (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
+            (
+                Some(FrameKind::Message),
+                Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_),
+            ) => {
                 match Message::decode(payload) {
                     Err(DecodeError::OtherLink(_)) => Ok(Known::No),
                     message => message.map(|message| self.on_message(from, message, now, out)),
@@ -72,7 +75,7 @@ impl Session {
                 }
             }
             Endpoint::Seed(_) => self.cluster.on_seed_unreachable(now),
-            Endpoint::Coordinator => self.cluster.on_coordinator_unreachable(now),
+            Endpoint::Coordinator | Endpoint::Member(_) => self.cluster.on_coordinator_unreachable(now),
             Endpoint::Conn(_) => {}
         }
     }

@@ -74,7 +74,10 @@ impl Link {
             && match (to, self.who) {
                 (Endpoint::Seed(_), _) => true,
                 (Endpoint::Core(_) | Endpoint::Coordinator, Some(who)) => who.endpoint() == to,
-                (Endpoint::Core(_) | Endpoint::Coordinator, None) => matches!(self.made_for, Endpoint::Seed(_)),
+                (Endpoint::Member(_), Some(who)) => who == Who::Coordinator,
+                (Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_), None) => {
+                    matches!(self.made_for, Endpoint::Seed(_))
+                }
                 (Endpoint::Conn(_), _) => false,
             }
     }
@@ -133,7 +136,7 @@ impl Links {
             turn: failure.map_or(0, |failure| failure.count),
             to: match to {
                 Endpoint::Core(core) => Some(core),
-                Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
+                Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
             },
             not_before: failure.map(|failure| failure.not_before),
             cluster: self.cluster,
@@ -163,7 +166,11 @@ impl Links {
         let Some(link) = self.links.get_mut(&number) else { return Vec::new() };
         (link.who, link.address) = (Some(who), Some(address));
         self.met.insert(link.made_for, address);
-        let is_wrong = |to: Endpoint| !matches!(to, Endpoint::Seed(_)) && to != who.endpoint();
+        let is_wrong = |to: Endpoint| match to {
+            Endpoint::Seed(_) => false,
+            Endpoint::Member(_) => who != Who::Coordinator,
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Conn(_) => to != who.endpoint(),
+        };
         let wrong: Vec<_> = self.users(number).filter(|&to| is_wrong(to)).collect();
         for &to in &wrong {
             self.failed(to, false);

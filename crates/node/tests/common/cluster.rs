@@ -128,7 +128,7 @@ impl Cluster {
                     self.on_the_way.push_back(Carried { from: NodeId(node), to: to.node, kind, frame });
                 }
                 Endpoint::Conn(client) => self.heard.extend(Heard::of(&frame).map(|heard| (client.0, heard))),
-                Endpoint::Seed(_) => {}
+                Endpoint::Seed(_) | Endpoint::Member(_) => {}
                 Endpoint::Coordinator => {
                     if let (Ok(Heartbeat { reports, .. }), 1) = (Message::decode(&frame[FRAME_HEADER_BYTES..]), node) {
                         self.reports = reports;

@@ -217,7 +217,7 @@ impl Cluster {
         let dialed = match to {
             Endpoint::Conn(_) => None,
             Endpoint::Core(core) => Some(Party::Node(core.node.0)),
-            Endpoint::Coordinator => Some(Party::Coordinator),
+            Endpoint::Coordinator | Endpoint::Member(_) => Some(Party::Coordinator),
             Endpoint::Seed(_) => unreachable!("only sessions have seeds"),
         };
         let (connection, to) = match (to, dialed) {
