@@ -8,6 +8,8 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, Incarnation, ListVersion, NodeId, ShardId};
 use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
 
+use kasha_viewstamped::MEMBERS_MAX;
+
 use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
 use crate::state::ShardRecord;
 use crate::{Command, State};
@@ -85,6 +87,17 @@ impl State {
             }
             Command::Table { .. } => {
                 must!(!self.configuration.shards.is_empty(), "tables need shards");
+                Ok(())
+            }
+            &Command::MemberAt { member, .. } => {
+                let is_known = self.members.contains_key(&member);
+                must!(is_known || member >= self.next_member, "R9.6: {member} was another one");
+                must!(member.0 <= COUNT_MAX, "a count is near its end: {member}");
+                must!(is_known || self.members.len() < MEMBERS_MAX, "there are too many members");
+                Ok(())
+            }
+            Command::MemberGone { member } => {
+                must!(self.members.contains_key(member), "{member} is not known");
                 Ok(())
             }
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
@@ -180,6 +193,10 @@ impl State {
             self.check_shard(shard, &self.shards[index])?;
         }
         must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
+        must!(self.members.len() <= MEMBERS_MAX, "{} members", self.members.len());
+        let next = self.next_member;
+        must!(self.members.last_key_value().is_none_or(|(member, _)| *member < next), "ids of members are not used again");
+        must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
         self.check_tables()
     }
 

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick};
+use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Tick};
 use kasha_wire::message::TableCommand;
 use kasha_wire::{DecodeError, Member, Reader, ShardConfig, Wire};
 
@@ -166,6 +166,18 @@ commands! {
         /// The members from whose logs the new term may recover: those that were not given up.
         recover_from: Vec<NodeId>,
     },
+    /// A member of the group of coordinators, or one that is to become one, listens at this address.
+    MemberAt = 18 {
+        /// The member.
+        member: MemberId,
+        /// Where it listens.
+        address: SocketAddr,
+    },
+    /// A member that has left, or that never came, is forgotten.
+    MemberGone = 19 {
+        /// The member. Its id is never used again.
+        member: MemberId,
+    },
     /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {
         /// Milliseconds: the term of a lease plus the drift bound.
@@ -193,6 +205,8 @@ impl Command {
             | Self::ReserveTime { .. }
             | Self::ReserveClients { .. }
             | Self::Table { .. }
+            | Self::MemberAt { .. }
+            | Self::MemberGone { .. }
             | Self::BoundLeases { .. } => None,
         }
     }

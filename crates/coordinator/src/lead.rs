@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
-use kasha_types::{ClusterTime, ConfigVersion, CoreId, ShardId, Tick};
+use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
 use kasha_wire::message::ConfigurationIs;
 
 use crate::clients::ClientLeases;
@@ -55,7 +55,7 @@ impl Lead {
         let state = ledger.decided();
         let memory = Memory::start(now, state);
         let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
-        for command in reconciled(state, options).into_iter().chain(reservation) {
+        for command in reconciled(state, options, ledger.me()).into_iter().chain(reservation) {
             ledger.decide(now, &command);
         }
         let state = ledger.decided();
@@ -105,12 +105,15 @@ impl Lead {
 }
 
 /// The commands that change options which may change.
-fn reconciled(state: &State, options: &CoordinatorOptions) -> Vec<Command> {
+fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<Command> {
     let config = &state.configuration;
     let mut commands = Vec::new();
     let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
     if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
         commands.push(Command::Configure { address, min_backups, nodes });
+    }
+    if state.members.get(&me) != Some(&address) {
+        commands.push(Command::MemberAt { member: me, address });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
     let millis = options.lease_bound_millis();

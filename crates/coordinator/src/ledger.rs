@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
 use kasha_types::{LocalPosition, Tick};
-use kasha_viewstamped::{Lists, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View};
+use kasha_viewstamped::{Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View};
 
 use crate::limits::PENDING_BYTES_MAX;
 use crate::replicated::operation;
@@ -50,6 +50,8 @@ pub(crate) struct Ledger {
     replica: Replica<State, ()>,
     files: Files,
     turnovers: VecDeque<Turnover>,
+    /// What is to be said to other members.
+    messages: Vec<(MemberId, Message)>,
     /// Commands of this lead that are not committed, and how many bytes each has.
     in_flight: VecDeque<(OpNumber, usize)>,
     /// How many bytes these have together.
@@ -72,7 +74,7 @@ impl Ledger {
         let replica = Replica::start(FIRST_MEMBER, timing, stored, (), options.seed, now);
         let replica = replica.expect("what was found was checked");
         let mut ledger =
-            Self { replica, files, turnovers: VecDeque::new(), in_flight: VecDeque::new(), bytes_in_flight: 0, asked: RoundNumber(0), seen_open: (OpNumber(0), false) };
+            Self { replica, files, turnovers: VecDeque::new(), messages: Vec::new(), in_flight: VecDeque::new(), bytes_in_flight: 0, asked: RoundNumber(0), seen_open: (OpNumber(0), false) };
         ledger.settle();
         ledger
     }
@@ -150,6 +152,28 @@ impl Ledger {
         now != std::mem::replace(&mut self.seen_open, now)
     }
 
+    /// This member.
+    pub(crate) fn me(&self) -> MemberId {
+        self.replica.me()
+    }
+
+    /// Another member speaks.
+    pub(crate) fn on_message(&mut self, now: Tick, from: MemberId, message: Message) {
+        self.replica.on_message(now, from, message);
+        self.settle();
+    }
+
+    /// The connection to another member is closed.
+    pub(crate) fn on_closed(&mut self, now: Tick, member: MemberId) {
+        self.replica.on_closed(now, member);
+        self.settle();
+    }
+
+    /// What is to be said to other members.
+    pub(crate) fn take_messages(&mut self) -> Vec<(MemberId, Message)> {
+        std::mem::take(&mut self.messages)
+    }
+
     /// Time passes.
     pub(crate) fn on_tick(&mut self, now: Tick) {
         if self.next_deadline().is_some_and(|at| now >= at) {
@@ -195,8 +219,7 @@ impl Ledger {
                 Output::Stops(trouble) => {
                     unreachable!("R9.11: a member that is alone differs from nobody: {trouble:?}")
                 }
-                // There are no links between members as yet, and a message may be lost.
-                Output::Send { .. } => {}
+                Output::Send { to, message } => self.messages.push((to, message)),
             }
         }
         let committed = self.replica.committed_to();

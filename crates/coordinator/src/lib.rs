@@ -22,6 +22,7 @@ mod evidence;
 mod format4;
 mod giving_up;
 mod goodbye;
+mod group;
 mod hearing;
 mod lead;
 mod leases;

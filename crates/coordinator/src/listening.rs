@@ -52,6 +52,7 @@ impl Leading<'_> {
             ToCoordinator::Heartbeat(_)
             | ToCoordinator::GetConfiguration(_)
             | ToCoordinator::GiveUp(_)
+            | ToCoordinator::Grouped(_)
             | ToCoordinator::Handshake(_) => false,
         };
         self.lead.memory.may_decide() && (is_placed || !is_of_clients)
@@ -84,7 +85,7 @@ impl Leading<'_> {
                 }
             }
             // A node would take goodbyes for the end of its process (K0503): it learns from the silence.
-            ToCoordinator::LeaseQuery(_) | ToCoordinator::Handshake(_) => {}
+            ToCoordinator::LeaseQuery(_) | ToCoordinator::Grouped(_) | ToCoordinator::Handshake(_) => {}
         }
     }
 }

@@ -118,18 +118,22 @@ impl Coordinator {
         }
     }
 
-    fn on_closed(&mut self, end: Endpoint) {
+    fn on_closed(&mut self, now: Tick, end: Endpoint) {
         if let Some(lead) = &mut self.lead {
             lead.on_closed(end);
         }
-        self.member.on_closed(end);
+        self.member.on_closed(now, end);
     }
 
     fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Out<'_>) {
         if self.member.outbox.is_parting(from) {
             return;
         }
-        match (message_of(kind, payload), self.leading()) {
+        let message = match message_of(kind, payload) {
+            Ok(ToCoordinator::Grouped(said)) => return self.member.on_grouped(now, from, &said),
+            other => other,
+        };
+        match (message, self.leading()) {
             (Ok(message), Some(mut leading)) => leading.on_message(now, from, message, out),
             (Ok(message), None) => self.member.overhear(now, from, &message),
             (Err(why), Some(mut leading)) => leading.say_goodbye(from, why, out),
@@ -166,7 +170,7 @@ impl Leading<'_> {
                 let answer = self.on_give_up(now, &question);
                 self.member.send(from, &answer, out);
             }
-            ToCoordinator::Handshake(_) => {}
+            ToCoordinator::Grouped(_) | ToCoordinator::Handshake(_) => {}
         }
     }
 }
@@ -175,9 +179,12 @@ impl Machine for Coordinator {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         self.notice_stall(now);
         match input {
-            Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, &mut Out::new(out)),
-            Input::Closed(conn) => self.on_closed(Endpoint::Conn(conn)),
-            Input::Unreachable(end) => self.on_closed(end),
+            Input::Frame { from, kind, payload } => {
+                self.on_frame(now, from, kind, payload, &mut Out::new(out));
+                self.follow_log(out);
+            }
+            Input::Closed(conn) => self.on_closed(now, Endpoint::Conn(conn)),
+            Input::Unreachable(end) => self.on_closed(now, end),
             Input::Durable(position) => {
                 self.member.on_durable(now, position, out);
                 self.follow_log(out);
@@ -195,6 +202,7 @@ impl Machine for Coordinator {
         if let Some(mut leading) = self.leading() {
             leading.end_turn(now, &mut Out::new(out));
         }
+        self.member.talk(out);
         self.member.ledger.flush(out);
     }
 

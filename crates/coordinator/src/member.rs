@@ -15,6 +15,7 @@ use kasha_wire::message::Heartbeat;
 use crate::CoordinatorOptions;
 use crate::evidence::Evidence;
 use crate::goodbye::Goodbye;
+use crate::group::Others;
 use crate::ledger::Ledger;
 use crate::outbox::{Out, Outbox};
 use crate::storage::Found;
@@ -33,6 +34,7 @@ pub(crate) struct Member {
     pub(crate) options: CoordinatorOptions,
     pub(crate) ledger: Ledger,
     pub(crate) outbox: Outbox,
+    pub(crate) others: Others,
     pub(crate) links: BTreeMap<CoreId, Link>,
     /// The process of each node that has spoken last.
     processes: BTreeMap<NodeId, Incarnation>,
@@ -48,6 +50,7 @@ impl Member {
         Self {
             ledger: Ledger::start(&options, found, now),
             outbox: Outbox::default(),
+            others: Others::default(),
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
             said: BTreeMap::new(),
@@ -126,11 +129,14 @@ impl Member {
     }
 
     pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {
-        self.on_closed(to);
+        self.on_closed(self.last_step, to);
         self.outbox.part(to, why.reason(), why.basis(&self.ledger), out);
     }
 
-    pub(crate) fn on_closed(&mut self, end: Endpoint) {
+    pub(crate) fn on_closed(&mut self, now: Tick, end: Endpoint) {
+        if let Some(member) = self.others.on_closed(end) {
+            self.ledger.on_closed(now, member);
+        }
         self.links.retain(|_, link| link.end != end);
         self.outbox.on_closed(end);
     }

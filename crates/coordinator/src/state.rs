@@ -7,10 +7,11 @@
 //! (R4.7), and the answers to table requests (exactly once).
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use kasha_types::limits::TABLES_MAX;
 use kasha_types::{
-    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, TableId, chained,
+    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, TableId, chained,
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
@@ -20,6 +21,7 @@ use kasha_wire::{
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
 use crate::options::CoordinatorOptions;
+use crate::storage::FIRST_MEMBER;
 use crate::time::Anchor;
 use crate::{Command, placement};
 
@@ -73,6 +75,10 @@ pub struct State {
     pub(crate) table_answers: BTreeMap<ClientId, TableAnswer>,
     /// Answers to clients up to this one may have been forgotten.
     table_answers_forgotten: ClientId,
+    /// Where the members of the group listen, and those that are to become members. It stands beside the state in a snapshot, too.
+    pub(crate) members: BTreeMap<MemberId, SocketAddr>,
+    /// Ids of members below this one were used.
+    pub(crate) next_member: MemberId,
     /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
     /// format 4 have none.
     pub(crate) digest: u64,
@@ -107,6 +113,8 @@ impl State {
             next_table: TableId(1),
             table_answers: BTreeMap::new(),
             table_answers_forgotten: ClientId(0),
+            members: BTreeMap::from([(FIRST_MEMBER, options.address)]),
+            next_member: MemberId(FIRST_MEMBER.0 + 1),
             digest: 0,
         }
     }
@@ -261,6 +269,15 @@ impl State {
                 false
             }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
+            &Command::MemberAt { member, address } => {
+                self.members.insert(member, address);
+                self.next_member = self.next_member.max(MemberId(member.0 + 1));
+                false
+            }
+            Command::MemberGone { member } => {
+                self.members.remove(member);
+                false
+            }
             Command::BoundLeases { millis } => {
                 self.lease_bound_millis = *millis;
                 false
@@ -451,6 +468,8 @@ impl Wire for State {
             next_table: from.take()?,
             table_answers: take_answers(from)?,
             table_answers_forgotten: from.take()?,
+            members: BTreeMap::new(),
+            next_member: MemberId(FIRST_MEMBER.0 + 1),
             digest: 0,
         };
         if state.nodes.len() != state.configuration.nodes.len()

@@ -27,7 +27,7 @@ mod version;
 mod word;
 
 pub use body::{Body, BodyHead, Coordination};
-pub use codec::{DecodeError, Reader, Wire};
+pub use codec::{Bytes, DecodeError, Reader, Wire};
 pub use configuration::{
     Configuration, Durability, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo, Tablet,
 };

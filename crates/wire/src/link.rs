@@ -129,7 +129,9 @@ carries! {
     ToLoop { GetUsage, GetTurns }
 
     /// Clients, operators and cores to the coordinator.
-    ToCoordinator { Handshake, GetConfiguration, OpenSession, RenewLease, TableRequest, GiveUp, Heartbeat, LeaseQuery }
+    ToCoordinator {
+        Handshake, GetConfiguration, OpenSession, RenewLease, TableRequest, GiveUp, Heartbeat, LeaseQuery, Grouped,
+    }
 
     /// The coordinator to a client.
     ToSession { SessionOpened, LeaseRenewed, LeaseLost, TableAnswer }

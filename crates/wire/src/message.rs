@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 
 use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
+    ListVersion, LogEnd, LogPosition, MemberId, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
 };
 
 use crate::codec::Bytes;
@@ -491,6 +491,15 @@ macro_rules! message_table {
                 least: ClusterTime,
                 /// The most that it can have been.
                 most: ClusterTime,
+            },
+            /// Members of the group of coordinators to each other.
+            Grouped = 48 {
+                /// Who says it.
+                from: MemberId,
+                /// To whom. A process that is a member of no group becomes this one.
+                to: MemberId,
+                /// A message of the log that the group replicates.
+                message: Bytes,
             },
         }
     };
