@@ -195,7 +195,10 @@ impl State {
         must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
         must!(self.members.len() <= MEMBERS_MAX, "{} members", self.members.len());
         let next = self.next_member;
-        must!(self.members.last_key_value().is_none_or(|(member, _)| *member < next), "ids of members are not used again");
+        must!(
+            self.members.last_key_value().is_none_or(|(member, _)| *member < next),
+            "ids of members are not used again"
+        );
         must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
         self.check_tables()
     }

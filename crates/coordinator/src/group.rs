@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{MemberId, Tick};
 use kasha_viewstamped::Message;
-use kasha_wire::message::Grouped;
 use kasha_wire::Bytes;
+use kasha_wire::message::Grouped;
 
 use crate::ledger::Basis;
 use crate::member::Member;
@@ -48,6 +48,7 @@ impl Others {
 impl Member {
     /// Another member speaks.
     pub(crate) fn on_grouped(&mut self, now: Tick, from: Endpoint, said: &Grouped) {
+        self.ledger.become_member(said.to, now);
         // What is for another life of this folder, or for another folder, does nothing here.
         if said.to != self.ledger.me() || said.from == said.to {
             return;

@@ -180,6 +180,7 @@ impl Leading<'_> {
         } else if self.lead.leases.any_lapsed(now) {
             self.judge(now); // the heartbeat that proves it may come long before the tick
         }
+        self.grow(now);
         self.repair(now);
         self.answer_table_requests(out);
         self.push_configuration(out);

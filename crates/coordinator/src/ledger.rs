@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
 use kasha_types::{LocalPosition, Tick};
-use kasha_viewstamped::{Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View};
+use kasha_viewstamped::{
+    Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View,
+};
 
 use crate::limits::PENDING_BYTES_MAX;
 use crate::replicated::operation;
@@ -35,6 +37,30 @@ impl Basis {
     }
 }
 
+/// Who is a member of no group as yet.
+const NOBODY: MemberId = MemberId(0);
+
+/// What a newcomer begins with: it knows of no member, and the log that it is taught has everything.
+fn newcomer(options: &CoordinatorOptions) -> Stored {
+    let mut state = State::new(options);
+    state.members.clear();
+    Stored::new(Lists::default(), state.snapshot())
+}
+
+/// What a group begins with. A newcomer is at the operation 0, with a state of its own: so it gets this snapshot before anything else.
+pub(crate) fn first(member: MemberId, state: &State) -> Stored {
+    let mut stored = Stored::new(Lists::new([member]), state.snapshot());
+    stored.snapshot.op = OpNumber(1);
+    stored.committed = stored.snapshot.op;
+    stored
+}
+
+fn replica(member: MemberId, options: &CoordinatorOptions, stored: Stored, now: Tick) -> Replica<State, ()> {
+    let timing = Options::new(options.node_lease);
+    let replica = Replica::start(member, timing, stored, (), options.seed, now);
+    replica.expect("what was found was checked")
+}
+
 /// What becomes of the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turnover {
@@ -49,6 +75,8 @@ pub(crate) enum Turnover {
 pub(crate) struct Ledger {
     replica: Replica<State, ()>,
     files: Files,
+    /// Until a leader makes this process a member of its group: what it is to begin with. Nothing is written before.
+    newcomer: Option<CoordinatorOptions>,
     turnovers: VecDeque<Turnover>,
     /// What is to be said to other members.
     messages: Vec<(MemberId, Message)>,
@@ -66,15 +94,25 @@ impl Ledger {
     /// Goes on from what was found, or begins a new cluster.
     pub(crate) fn start(options: &CoordinatorOptions, found: Found, now: Tick) -> Self {
         let Found { log, files } = found;
-        let stored = match log {
-            Some(log) => log.stored,
-            None => Stored::new(Lists::new([FIRST_MEMBER]), State::new(options).snapshot()),
+        let is_newcomer = log.is_none() && !options.begins;
+        let (member, stored) = match log {
+            Some(log) => (files.member(), log.stored),
+            None if is_newcomer => (NOBODY, newcomer(options)),
+            None => (FIRST_MEMBER, first(FIRST_MEMBER, &State::new(options))),
         };
-        let timing = Options::new(options.node_lease);
-        let replica = Replica::start(FIRST_MEMBER, timing, stored, (), options.seed, now);
-        let replica = replica.expect("what was found was checked");
-        let mut ledger =
-            Self { replica, files, turnovers: VecDeque::new(), messages: Vec::new(), in_flight: VecDeque::new(), bytes_in_flight: 0, asked: RoundNumber(0), seen_open: (OpNumber(0), false) };
+        let replica = replica(member, options, stored, now);
+        let newcomer = is_newcomer.then(|| options.clone());
+        let mut ledger = Self {
+            replica,
+            files,
+            newcomer,
+            turnovers: VecDeque::new(),
+            messages: Vec::new(),
+            in_flight: VecDeque::new(),
+            bytes_in_flight: 0,
+            asked: RoundNumber(0),
+            seen_open: (OpNumber(0), false),
+        };
         ledger.settle();
         ledger
     }
@@ -157,6 +195,33 @@ impl Ledger {
         self.replica.me()
     }
 
+    /// A leader makes this process a member of its group.
+    pub(crate) fn become_member(&mut self, member: MemberId, now: Tick) {
+        if let Some(options) = self.newcomer.take() {
+            self.files.become_member(member);
+            self.replica = replica(member, &options, newcomer(&options), now);
+            self.settle();
+        }
+    }
+
+    /// The newest list of members.
+    pub(crate) fn lists(&self) -> Lists {
+        self.replica.lists()
+    }
+
+    /// A newcomer learns. Returns whether it has all that is committed.
+    pub(crate) fn teach(&mut self, member: MemberId) -> bool {
+        self.replica.teach(member);
+        self.replica.has_caught_up(member)
+    }
+
+    /// Changes the list of members, if that may be now.
+    pub(crate) fn change(&mut self, now: Tick, change: &Change) -> bool {
+        let has_changed = self.replica.change(now, change).is_ok();
+        self.settle();
+        has_changed
+    }
+
     /// Another member speaks.
     pub(crate) fn on_message(&mut self, now: Tick, from: MemberId, message: Message) {
         self.replica.on_message(now, from, message);
@@ -197,6 +262,7 @@ impl Ledger {
         if self.files.is_full() {
             self.replica.write_anew();
         }
+        self.replica.flush();
         self.settle();
         self.files.flush(out);
     }
@@ -205,6 +271,7 @@ impl Ledger {
     fn settle(&mut self) {
         for output in self.replica.take_output() {
             match output {
+                Output::Write { .. } if self.newcomer.is_some() => {}
                 Output::Write { number, record } => self.files.push(number, record),
                 Output::Leads { since, .. } => self.turnovers.push_back(Turnover::Leads { since }),
                 Output::Deposed { .. } => {

@@ -23,6 +23,7 @@ mod format4;
 mod giving_up;
 mod goodbye;
 mod group;
+mod growing;
 mod hearing;
 mod lead;
 mod leases;

@@ -7,9 +7,11 @@
 //! A coordinator is a [`Member`], and has a [`Lead`] while it leads. Today a coordinator is alone, so it leads as soon as its
 //! view is on its disk.
 
+use std::collections::BTreeSet;
+
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClusterId, LogSlice, ShardId, Tick};
+use kasha_types::{ClusterId, LogSlice, MemberId, ShardId, Tick};
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{GetConfiguration, LeaseQuery, OpenSession, RenewLease};
 use kasha_wire::{Configuration, Kind, Message};
@@ -78,6 +80,18 @@ impl Coordinator {
     #[must_use]
     pub fn decided(&self) -> &State {
         self.member.ledger.decided()
+    }
+
+    /// Whether this member leads its group.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    /// The members of the group, as this one knows them. A newcomer knows of none.
+    #[must_use]
+    pub fn members(&self) -> BTreeSet<MemberId> {
+        self.member.ledger.lists().members
     }
 
     /// What this coordinator has forgotten, if anything: then it decides nothing (R9.13).

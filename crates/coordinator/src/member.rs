@@ -5,6 +5,7 @@
 //! already which cores speak, at which endpoints, and which nodes they hear. A fail-over need not wait for that.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{ConfigVersion, CoreId, Incarnation, LocalPosition, NodeId, Tick};
@@ -38,6 +39,8 @@ pub(crate) struct Member {
     pub(crate) links: BTreeMap<CoreId, Link>,
     /// The process of each node that has spoken last.
     processes: BTreeMap<NodeId, Incarnation>,
+    /// Where each node can host a member, as it last said.
+    pub(crate) controls: BTreeMap<NodeId, SocketAddr>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     pub(crate) evidence: Evidence,
@@ -53,6 +56,7 @@ impl Member {
             others: Others::default(),
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
+            controls: BTreeMap::new(),
             said: BTreeMap::new(),
             evidence: Evidence::new(options.node_lease),
             last_step: now,
@@ -105,6 +109,9 @@ impl Member {
             self.links.retain(|core, _| core.node != node);
             self.said.retain(|core, _| core.node != node);
             self.evidence.forget(node);
+        }
+        if let Some(control) = heartbeat.control {
+            self.controls.insert(node, control);
         }
         let newest = (heartbeat.sent, heartbeat.have);
         self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);

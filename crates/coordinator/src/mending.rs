@@ -18,7 +18,9 @@ impl Leading<'_> {
         }
         if self.decided().configuration.shards.is_empty() {
             let nodes: Vec<NodeId> = self.decided().alive_nodes().collect();
-            if nodes.len() < usize::from(self.decided().nodes_wanted()) {
+            // Nothing is placed before the group has its size (R9.14).
+            let is_small = self.member.ledger.lists().members.len() < self.member.options.group;
+            if nodes.len() < usize::from(self.decided().nodes_wanted()) || is_small {
                 return;
             }
             let faults = self.decided().configuration.faults;

@@ -69,6 +69,10 @@ pub struct CoordinatorOptions {
     pub alone_leases: u32,
     /// New terms in one lease: recoveries must not starve the serving shards (pitfall 9).
     pub promotions_max: u32,
+    /// Whether this process may begin a new cluster. Another one without files waits until a leader makes it a member of its group.
+    pub begins: bool,
+    /// How many members the group of coordinators is to have: an odd number (R9.14). Nothing is placed before it has them.
+    pub group: usize,
     /// How long a file of the journal is from the beginning. With less a file is begun anew more often.
     pub journal_bytes: usize,
     /// Randomness. A group draws its election timeouts from it; a member that is alone needs none.
@@ -97,6 +101,8 @@ impl CoordinatorOptions {
             own_nodes: BTreeSet::new(),
             alone_leases: ALONE_LEASES,
             promotions_max: PROMOTIONS_MAX,
+            begins: true,
+            group: 1,
             journal_bytes: JOURNAL_BYTES,
             seed: 0,
         }

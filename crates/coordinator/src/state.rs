@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 
 use kasha_types::limits::TABLES_MAX;
 use kasha_types::{
-    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, TableId, chained,
+    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, TableId,
+    chained,
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{

@@ -9,8 +9,9 @@ use std::collections::VecDeque;
 use kasha_machine::{Data, Disk, Effect, Effects, FileName};
 use kasha_types::{BootId, ClusterId, LocalPosition};
 use kasha_viewstamped::journal::{self, Damage, File, Journal, Owner, Step};
-use kasha_viewstamped::{Entry, Lists, MemberId, OpNumber, Record, State as _, Stored, WriteNumber, Writer};
+use kasha_viewstamped::{Entry, MemberId, OpNumber, Record, State as _, Stored, WriteNumber, Writer};
 
+use crate::ledger::first;
 use crate::limits::{COUNT_MAX, JOURNAL_BYTES};
 use crate::replicated::version_of;
 use crate::start_error::{FORMAT_VERSION, Place, StartError};
@@ -66,7 +67,7 @@ fn read_log(disk: &dyn Disk, owner: Owner) -> Result<(Option<FoundLog>, Journal)
     let before = format4::load(disk, cluster);
     let Some(stored) = stored else {
         let log = before?.map(|state| {
-            let stored = Stored::new(Lists::new([owner.member]), state.snapshot());
+            let stored = first(owner.member, &state);
             FoundLog { stored, state }
         });
         return Ok((log, journal));
@@ -79,9 +80,12 @@ fn read_log(disk: &dyn Disk, owner: Owner) -> Result<(Option<FoundLog>, Journal)
     Ok((Some(FoundLog { stored, state }), journal))
 }
 
+/// Reads the journal, of whatever member it is.
 fn read_journal(disk: &dyn Disk, owner: Owner) -> Result<(Option<Stored>, Journal), StartError> {
     let read = |file| disk.read(file).map_err(|error| StartError::Read { file, error });
     let [even, odd] = [read(name(File::Even))?.unwrap_or_default(), read(name(File::Odd))?.unwrap_or_default()];
+    let member = journal::member_of(owner.group, &even, &odd).unwrap_or(owner.member);
+    let owner = Owner { member, ..owner };
     journal::read(owner, &even, &odd).map_err(|damage| error_of(damage, ClusterId(owner.group)))
 }
 
@@ -124,10 +128,6 @@ fn state_of(stored: &Stored, cluster: ClusterId, file: FileName) -> Result<State
     if log_view > view {
         return Err(damaged(snapshot.op, format!("the log of {log_view}, which comes after {view}")));
     }
-    // A member that waited for others would wait for ever: there are no links between members as yet.
-    if snapshot.lists != Lists::new([FIRST_MEMBER]) {
-        return Err(damaged(snapshot.op, "a group of other members".into()));
-    }
     let mut op = snapshot.op;
     for entry in entries {
         op = op.next();
@@ -136,8 +136,7 @@ fn state_of(stored: &Stored, cluster: ClusterId, file: FileName) -> Result<State
                 kasha_viewstamped::State::permits(&state, operation).map_err(|why| damaged(op, why))?;
                 kasha_viewstamped::State::apply(&mut state, operation);
             }
-            Entry::Begin => {}
-            Entry::Lists(_) => return Err(damaged(op, "a change of members".into())),
+            Entry::Begin | Entry::Lists(_) => {}
         }
     }
     // The check runs once at the end, and not after each command: it costs as much as a snapshot.
@@ -156,6 +155,16 @@ pub(crate) struct Files {
 }
 
 impl Files {
+    /// A newcomer has become this member: nothing was durable in its files.
+    pub(crate) fn become_member(&mut self, member: MemberId) {
+        self.writer.become_member(member);
+    }
+
+    /// Whose files these are.
+    pub(crate) fn member(&self) -> MemberId {
+        self.writer.member()
+    }
+
     fn new(journal: Journal, obsolete: Vec<u32>) -> Self {
         Self { writer: Writer::new(journal), asked: LocalPosition(0), obsolete: obsolete.into() }
     }

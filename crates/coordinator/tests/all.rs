@@ -7,6 +7,7 @@ mod decided;
 mod false_records;
 mod format4;
 mod giving_up;
+mod group;
 mod links;
 mod log_files;
 mod memory;

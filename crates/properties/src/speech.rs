@@ -249,6 +249,7 @@ impl Scene {
                     heard: self.many(u, self::node)?,
                     reports: self.many(u, |u| self.report(u))?,
                     knows: self.knowledge(u)?,
+                    control: None,
                 }
                 .into()
             }

@@ -338,7 +338,9 @@ impl Network {
     pub(crate) fn send(&mut self, now: Tick, to: Endpoint, head: &[u8], tail: &[u8]) {
         let id = match to {
             Endpoint::Conn(id) => Some(id),
-            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => self.connection_to(now, to),
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => {
+                self.connection_to(now, to)
+            }
         };
         let limits = self.limits;
         let Some(connection) = id.and_then(|id| self.table.get(id)) else {

@@ -137,7 +137,9 @@ impl World {
     fn cut(&mut self, id: ConnectionId, way: Way, from: Endpoint, bytes: &[u8]) -> Vec<Inbound> {
         let end = |why| match from {
             Endpoint::Conn(from) => Inbound::LinesEnd { from, why },
-            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => Inbound::Unreachable(from),
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => {
+                Inbound::Unreachable(from)
+            }
         };
         if bytes.is_empty() {
             self.probes.hit("streams: half closed");

@@ -174,7 +174,35 @@ pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Jo
     Err(Damage::Bytes { file, offset: 0, what: "no file begins with a whole record" })
 }
 
+/// Whose files these are, if one of them has a whole header.
+#[must_use]
+pub fn member_of(group: u64, even: &[u8], odd: &[u8]) -> Option<MemberId> {
+    let named = |file, bytes: &[u8]| {
+        let nobody = Owner { group, member: MemberId(0), boot: 0, file_bytes: 0 };
+        match Header::read(file, bytes, nobody) {
+            Err(Damage::Others { group: found, member, .. }) if found == group => Some(member),
+            Ok(_) | Err(_) => None,
+        }
+    };
+    named(File::Even, even).or_else(|| named(File::Odd, odd))
+}
+
 impl Journal {
+    /// Whose files these are.
+    #[must_use]
+    pub fn member(&self) -> MemberId {
+        self.owner.member
+    }
+
+    /// Files in which nothing was ever durable become those of this member.
+    ///
+    /// # Panics
+    /// If something was durable.
+    pub fn become_member(&mut self, member: MemberId) {
+        assert_eq!((self.lap, self.end), (0, 0), "a journal keeps its member");
+        self.owner.member = member;
+    }
+
     /// Whether a new lap should begin. A whole log that alone fills a file leaves room for as much again: else each record would begin a
     /// lap.
     #[must_use]

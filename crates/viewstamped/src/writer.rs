@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use crate::WriteNumber;
 use crate::journal::{Journal, Step};
 use crate::output::Record;
+use crate::{MemberId, WriteNumber};
 
 /// Writes what a [`crate::Replica`] wants written.
 #[derive(Debug)]
@@ -27,6 +27,17 @@ impl Writer {
     #[must_use]
     pub fn new(journal: Journal) -> Self {
         Self { journal, waiting: VecDeque::new(), steps: VecDeque::new(), writing: None, is_syncing: false }
+    }
+
+    /// Whose files these are.
+    #[must_use]
+    pub fn member(&self) -> MemberId {
+        self.journal.member()
+    }
+
+    /// Files in which nothing was ever written become those of this member.
+    pub fn become_member(&mut self, member: MemberId) {
+        self.journal.become_member(member);
     }
 
     /// A record is to be written ([`crate::Output::Write`]).

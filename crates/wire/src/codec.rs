@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
-    Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, MemberId, NodeId, Round, RpcId, SegmentId, Sequence, ShardId, Slot,
-    TableId, Tick,
+    Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, MemberId, NodeId, Round, RpcId, SegmentId, Sequence,
+    ShardId, Slot, TableId, Tick,
 };
 
 /// Bytes that are not what they should be. The connection they came on is closed; nothing was changed.

@@ -241,6 +241,8 @@ macro_rules! message_table {
                 reports: Vec<Report>,
                 /// What its folder knows. A coordinator that knows less has lost its memory (R9.13).
                 knows: Knowledge,
+                /// Where its process can host a member of the group of coordinators; `None`: nowhere.
+                control: Option<SocketAddr>,
             },
             /// Coordinator to core: answer to `Heartbeat`.
             HeartbeatAnswer = 25 {

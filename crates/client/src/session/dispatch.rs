@@ -27,12 +27,10 @@ impl Session {
             (
                 Some(FrameKind::Message),
                 Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_),
-            ) => {
-                match Message::decode(payload) {
-                    Err(DecodeError::OtherLink(_)) => Ok(Known::No),
-                    message => message.map(|message| self.on_message(from, message, now, out)),
-                }
-            }
+            ) => match Message::decode(payload) {
+                Err(DecodeError::OtherLink(_)) => Ok(Known::No),
+                message => message.map(|message| self.on_message(from, message, now, out)),
+            },
             // Messages between servers, or from an endpoint that must not send them.
             _ => Ok(Known::No),
         };

@@ -112,6 +112,7 @@ pub struct MemoryDisk {
     pub commits: Vec<(LocalPosition, usize)>,
     pub sent: Vec<(Endpoint, AnyMessage)>,
     pub disconnected: BTreeSet<Endpoint>,
+    pub routes: BTreeMap<Endpoint, SocketAddr>,
 }
 
 impl Disk for MemoryDisk {
@@ -149,8 +150,8 @@ impl turn::Shell for MemoryDisk {
     }
     fn flush(&mut self) {}
     fn flush_logs(&mut self) {}
-    fn route(&mut self, _: Endpoint, _: SocketAddr) {
-        unreachable!()
+    fn route(&mut self, to: Endpoint, address: SocketAddr) {
+        self.routes.insert(to, address);
     }
     fn disconnect(&mut self, to: Endpoint) {
         self.disconnected.insert(to);
@@ -159,6 +160,9 @@ impl turn::Shell for MemoryDisk {
         panic!("stopped: {why}");
     }
 }
+
+/// Connections of other members of a group begin with this number.
+pub const MEMBERS: u64 = 1_000_000;
 
 /// A node that obeys each configuration, as far as the coordinator can see.
 #[derive(Clone, Debug)]
@@ -361,6 +365,7 @@ impl World {
         for (to, message) in std::mem::take(&mut self.disk.sent) {
             if let (Endpoint::Conn(ConnId(conn)), AnyMessage::ConfigurationIs(ConfigurationIs { configuration })) =
                 (to, &message)
+                && conn < MEMBERS
             {
                 let id = NodeId(u16::try_from(conn / 100).unwrap());
                 if let Some(node) =
@@ -379,6 +384,12 @@ impl World {
         let input = Input::Frame { from, kind: Kind::Message as u8, payload: &frame[FRAME_HEADER_BYTES..] };
         self.coordinator.step(self.now, input, &mut self.effects);
         self.finish();
+    }
+
+    /// The same at a member of a group, at this moment.
+    pub fn send_at(&mut self, now: Tick, from: Endpoint, message: &impl Message) {
+        self.now = now;
+        self.send(from, message);
     }
 
     /// Sends a message, and returns what came back to `from`.
@@ -413,6 +424,7 @@ impl World {
             heard: self.heard_by(node.id),
             reports,
             knows: node.knowledge(core),
+            control: None,
         }
     }
 

@@ -66,6 +66,7 @@ impl Node {
             heard: self.links.heard(&self.core, now),
             reports: reports.clone(),
             knows: self.knowledge(),
+            control: options.control,
         };
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.

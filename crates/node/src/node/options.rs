@@ -71,6 +71,8 @@ pub struct NodeOptions {
     pub boot: BootId,
     /// Addresses of all cores of this node.
     pub addresses: Vec<SocketAddr>,
+    /// Where this process can host a member of the group of coordinators; `None`: nowhere.
+    pub control: Option<SocketAddr>,
     /// Where the coordinator listens. `None`: the shell knows its name.
     pub coordinator: Option<SocketAddr>,
     /// Bytes of a segment; the same on all nodes of a cluster.
@@ -117,6 +119,7 @@ impl NodeOptions {
             incarnation: Incarnation(1),
             boot: BootId(1),
             addresses,
+            control: None,
             coordinator: coordinator.into(),
             segment_bytes: limits::SEGMENT_BYTES,
             replica_memory_max_bytes: 1024 * 1024 * 1024,

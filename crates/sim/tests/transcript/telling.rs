@@ -87,7 +87,9 @@ impl Script {
                 Gate::Flushed { position, .. } => format!("synced and flushed {}", position.offset),
                 Gate::Confirmed { round, .. } => format!("round {round} has ended"),
                 Gate::Durable(_) | Gate::DurableAs { .. } => "its own disk has it".into(),
-                Gate::Committed { op, round, .. } => format!("operation {op} is committed, and round {round} has ended"),
+                Gate::Committed { op, round, .. } => {
+                    format!("operation {op} is committed, and round {round} has ended")
+                }
             };
             if !is_idle_talk(&text) {
                 self.tell(format!("{indent}{party} holds until {gate}: >{to} {text}"));

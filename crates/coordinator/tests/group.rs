@@ -1,0 +1,298 @@
+//! A group of coordinators: it grows, its leader dies or is cut off, its members restart.
+#![allow(missing_docs)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::common::*;
+use kasha_coordinator::CoordinatorOptions;
+use kasha_machine::{Endpoint, Input, Machine};
+use kasha_types::{ConfigVersion, ConnId, MemberId, NodeId, Tick};
+use kasha_wire::message::{ConfigurationIs, GetConfiguration};
+use kasha_wire::{AnyMessage, Configuration, ShardPhase};
+
+const SIZE: usize = 3;
+
+/// Who asks at a member, and is no node.
+const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
+
+fn address(index: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
+}
+
+fn member_options(index: usize) -> CoordinatorOptions {
+    let mut options = options(3, 2, 1);
+    (options.address, options.begins, options.group) = (address(index), index == 0, SIZE);
+    options.seed = 7 + index as u64;
+    options
+}
+
+struct Group {
+    now: Tick,
+    members: Vec<Option<World>>,
+    /// What is left of the folders of members that are down.
+    folders: BTreeMap<usize, Files>,
+    /// Pairs of members that do not hear each other, the smaller one first.
+    cuts: BTreeSet<(usize, usize)>,
+    nodes: BTreeMap<NodeId, FakeNode>,
+    /// Which members the nodes do not reach.
+    hidden: BTreeSet<usize>,
+    /// Every configuration that was told to anybody.
+    told: BTreeMap<ConfigVersion, Configuration>,
+    /// What each member answered to strangers.
+    answers: Vec<(usize, AnyMessage)>,
+}
+
+impl Group {
+    fn new() -> Self {
+        let now = Tick(1_000_000_000);
+        let member = |index| World::try_new(member_options(index), MemoryDisk::default(), now).unwrap();
+        let mut group = Self {
+            now,
+            members: (0..SIZE).map(|index| Some(member(index))).collect(),
+            folders: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            nodes: BTreeMap::new(),
+            hidden: BTreeSet::new(),
+            told: BTreeMap::new(),
+            answers: Vec::new(),
+        };
+        for id in 1..=3 {
+            let mut world = World::new(options(3, 2, 1));
+            world.add_node(id, 1);
+            group.nodes.append(&mut world.nodes);
+        }
+        group
+    }
+
+    fn serving() -> Self {
+        let mut group = Self::new();
+        group.run(3_000);
+        assert_eq!(group.leaders().len(), 1);
+        let leader = group.leaders()[0];
+        assert_eq!(group.member(leader).coordinator.members().len(), SIZE, "it has grown");
+        assert!(group.config(leader).shards.iter().all(|shard| shard.phase == ShardPhase::Serving));
+        group
+    }
+
+    fn member(&mut self, index: usize) -> &mut World {
+        self.members[index].as_mut().unwrap()
+    }
+
+    fn config(&self, index: usize) -> &Configuration {
+        self.members[index].as_ref().unwrap().config()
+    }
+
+    fn leaders(&self) -> Vec<usize> {
+        let leads = |index: &usize| self.members[*index].as_ref().is_some_and(|world| world.coordinator.leads());
+        (0..SIZE).filter(leads).collect()
+    }
+
+    fn is_cut(&self, one: usize, other: usize) -> bool {
+        self.cuts.contains(&(one.min(other), one.max(other)))
+    }
+
+    /// Delivers what was sent, and what follows from it.
+    fn settle(&mut self) {
+        loop {
+            let mut sent = Vec::new();
+            for (index, world) in self.members.iter_mut().enumerate() {
+                if let Some(world) = world {
+                    sent.extend(std::mem::take(&mut world.sent).into_iter().map(|(to, message)| (index, to, message)));
+                }
+            }
+            if sent.is_empty() {
+                return;
+            }
+            for (from, to, message) in sent {
+                self.deliver(from, to, message);
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
+        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration }) = &message {
+            let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
+            assert_eq!(told, configuration, "F2: one configuration of a version");
+        }
+        let target = match to {
+            Endpoint::Member(_) => {
+                let route = self.member(from).disk.routes[&to];
+                (0..SIZE).find(|index| address(*index) == route)
+            }
+            Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
+            STRANGER => return self.answers.push((from, message)),
+            Endpoint::Conn(ConnId(conn)) => {
+                let node = self.nodes.get_mut(&NodeId(u16::try_from(conn / 100).unwrap())).unwrap();
+                if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration }) = message
+                    && node.up
+                    && node.have() < configuration.version
+                {
+                    node.config = Some(configuration);
+                }
+                return;
+            }
+            _ => unreachable!("{to:?}"),
+        };
+        let Some(target) = target.filter(|&target| !self.is_cut(from, target)) else { return };
+        let back = match to {
+            // It has dialled; the other one is told by the number of the connection who that is.
+            Endpoint::Member(_) => Endpoint::Conn(ConnId(MEMBERS + from as u64)),
+            _ => {
+                let Some(world) = &self.members[target] else { return };
+                let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(from));
+                dialled.map_or(Endpoint::Conn(ConnId(MEMBERS + from as u64)), |(end, _)| *end)
+            }
+        };
+        let now = self.now;
+        if let (Some(world), AnyMessage::Grouped(message)) = (&mut self.members[target], message) {
+            world.send_at(now, back, &message);
+        }
+    }
+
+    fn run(&mut self, millis: u64) {
+        for step in 0..millis / 10 {
+            self.now = self.now.after(Duration::from_millis(10));
+            let now = self.now;
+            for world in self.members.iter_mut().flatten() {
+                world.now = now;
+                world.tick(0);
+            }
+            self.settle();
+            if step % 10 == 0 {
+                self.beat();
+            }
+        }
+    }
+
+    fn beat(&mut self) {
+        let beats: Vec<_> = self
+            .nodes
+            .values()
+            .filter(|node| node.up)
+            .map(|node| {
+                let heard = self.nodes.values().filter(|other| other.up && other.id != node.id).map(|other| other.id);
+                let world = self.members.iter().flatten().next().expect("a member is up");
+                let mut beat = world.heartbeat_of(node, 0, node.reports());
+                (beat.sent, beat.answered, beat.heard) = (self.now, self.now, heard.collect());
+                beat.control = Some(address(usize::from(node.id.0) - 1));
+                beat
+            })
+            .collect();
+        for beat in beats {
+            for index in (0..SIZE).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
+                let now = self.now;
+                if let Some(world) = &mut self.members[index] {
+                    world.send_at(now, conn(beat.core.node, 0), &beat);
+                }
+            }
+            self.settle();
+        }
+    }
+
+    fn kill(&mut self, index: usize) {
+        let world = self.members[index].take().unwrap();
+        self.folders.insert(index, world.disk.durable);
+        let now = self.now;
+        for world in self.members.iter_mut().flatten() {
+            let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(index)).map(|(end, _)| *end);
+            world.now = now;
+            if let Some(end) = dialled {
+                world.coordinator.step(now, Input::Unreachable(end), &mut world.effects);
+                world.tick(0);
+            }
+        }
+        self.settle();
+    }
+
+    fn start(&mut self, index: usize) {
+        let disk = MemoryDisk { durable: self.folders.remove(&index).unwrap(), ..MemoryDisk::default() };
+        self.members[index] = Some(World::try_new(member_options(index), disk, self.now).unwrap());
+    }
+
+    /// A stranger asks a member for its configuration. Whether it answers at once.
+    fn answers(&mut self, index: usize) -> bool {
+        self.answers.clear();
+        let now = self.now;
+        self.member(index).send_at(now, STRANGER, &GetConfiguration { have: ConfigVersion(0) });
+        self.settle();
+        self.run(100);
+        self.answers.iter().any(|(from, _)| *from == index)
+    }
+}
+
+#[test]
+fn r9_14_a_cluster_begins_with_one_member_and_places_nothing_before_it_has_grown() {
+    let mut group = Group::new();
+    let mut was_placed = false;
+    for _ in 0..300 {
+        group.run(10);
+        let Some(&leader) = group.leaders().first() else { continue };
+        let is_placed = !group.config(leader).shards.is_empty();
+        assert!(!is_placed || group.member(leader).coordinator.members().len() == SIZE);
+        was_placed |= is_placed;
+    }
+    assert!(was_placed);
+    let ids = BTreeSet::from([1, 2, 3].map(MemberId));
+    assert!((0..SIZE).all(|index| group.member(index).coordinator.members() == ids));
+    assert!((0..SIZE).all(|index| group.answers(index) == (index == 0)), "the leader answers, and nobody else");
+}
+
+#[test]
+fn the_leader_dies_and_another_one_goes_on_with_everything() {
+    let mut group = Group::serving();
+    for _ in 0..6 {
+        let leader = group.leaders()[0];
+        let before = group.config(leader).clone();
+        group.kill(leader);
+        assert!(group.leaders().is_empty());
+        let mut took = 0;
+        while group.leaders().is_empty() {
+            group.run(10);
+            took += 10;
+            assert!(took < 3_000, "nobody leads");
+        }
+        group.run(2_500);
+        let next = group.leaders()[0];
+        assert!(next != leader && group.config(next).version >= before.version);
+        assert!(group.answers(next));
+        group.start(leader);
+        group.run(2_000);
+        assert_eq!(group.leaders(), [next], "who comes back follows");
+        assert!(group.config(leader).version == group.config(next).version);
+    }
+}
+
+#[test]
+fn r9_2_a_leader_that_is_cut_off_answers_nobody() {
+    let mut group = Group::serving();
+    let old = group.leaders()[0];
+    assert!(group.answers(old));
+    group.cuts.extend((0..SIZE).filter(|other| *other != old).map(|other| (old.min(other), old.max(other))));
+    assert!(!group.answers(old), "no round ends");
+    group.run(6_000);
+    let leaders = group.leaders();
+    assert!(leaders.iter().any(|leader| *leader != old), "the others have a leader: {leaders:?}");
+    assert!(!group.answers(old));
+    group.cuts.clear();
+    group.run(3_000);
+    assert_eq!(group.leaders().len(), 1);
+    let leader = group.leaders()[0];
+    assert!(group.answers(leader));
+}
+
+#[test]
+fn all_members_restart_with_one_away() {
+    let mut group = Group::serving();
+    let leader = group.leaders()[0];
+    let before = group.config(leader).clone();
+    (0..SIZE).for_each(|index| group.kill(index));
+    [0, 2].into_iter().for_each(|index| group.start(index));
+    group.run(6_000);
+    let leader = group.leaders()[0];
+    assert!(group.config(leader).version >= before.version && group.answers(leader));
+    group.start(1);
+    group.run(2_000);
+    assert!(group.config(1).version == group.config(leader).version);
+}
