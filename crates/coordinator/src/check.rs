@@ -5,7 +5,7 @@
 
 use kasha_types::limits::{CORES_MAX, FAULTS_MAX, NODES_MAX, SHARDS_MAX, SLOTS};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, Incarnation, ListVersion, NodeId, ShardId};
+use kasha_types::{Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId};
 use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
 
 use kasha_viewstamped::MEMBERS_MAX;
@@ -90,14 +90,14 @@ impl State {
                 Ok(())
             }
             &Command::MemberAt { member, .. } => {
-                let is_known = self.members.contains_key(&member);
+                let is_known = self.has_member(member);
                 must!(is_known || member >= self.next_member, "R9.6: {member} was another one");
                 must!(member.0 <= COUNT_MAX, "a count is near its end: {member}");
-                must!(is_known || self.members.len() < MEMBERS_MAX, "there are too many members");
+                must!(is_known || self.configuration.group.len() < MEMBERS_MAX, "there are too many members");
                 Ok(())
             }
             Command::MemberGone { member } => {
-                must!(self.members.contains_key(member), "{member} is not known");
+                must!(self.has_member(*member), "{member} is not known");
                 Ok(())
             }
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
@@ -193,14 +193,16 @@ impl State {
             self.check_shard(shard, &self.shards[index])?;
         }
         must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
-        must!(self.members.len() <= MEMBERS_MAX, "{} members", self.members.len());
+        must!(config.group.len() <= MEMBERS_MAX, "{} members", config.group.len());
+        must!(config.group.is_sorted_by(|a, b| a.member < b.member), "members are in order and distinct");
         let next = self.next_member;
-        must!(
-            self.members.last_key_value().is_none_or(|(member, _)| *member < next),
-            "ids of members are not used again"
-        );
+        must!(config.group.last().is_none_or(|of| of.member < next), "ids of members are not used again");
         must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
         self.check_tables()
+    }
+
+    fn has_member(&self, member: MemberId) -> bool {
+        self.configuration.group.iter().any(|of| of.member == member)
     }
 
     fn check_tables(&self) -> Checked {
@@ -280,7 +282,7 @@ mod tests {
     fn golden() -> State {
         let files = include_bytes!("../golden/log-v4.bin");
         let last = files.windows(8).rposition(|bytes| bytes == b"KASHACRD").unwrap();
-        Reader::new(&files[last + 24 + 16..]).take().unwrap()
+        State::take_format4(&mut Reader::new(&files[last + 24 + 16..])).unwrap()
     }
 
     type Change = fn(&mut State);

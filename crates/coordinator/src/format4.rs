@@ -114,7 +114,7 @@ fn read_file(file: FileName, cluster: ClusterId, bytes: &[u8]) -> Result<Option<
         return Ok(None);
     };
     let mut reader = Reader::new(snapshot);
-    let mut state: State = reader.take().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
+    let mut state = State::take_format4(&mut reader).map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
     reader.finish().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
     state.check().map_err(|why| damaged(HEADER_BYTES, &why))?;
     if state.configuration.cluster != cluster {

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{MemberId, Tick};
 use kasha_viewstamped::Message;
-use kasha_wire::Bytes;
 use kasha_wire::message::Grouped;
+use kasha_wire::{Bytes, GroupMember};
 
 use crate::ledger::Basis;
 use crate::member::Member;
@@ -60,7 +60,7 @@ impl Member {
 
     /// Says what the log wants said, to members whose place is known.
     pub(crate) fn talk(&mut self, out: &mut Effects) {
-        for (&member, &address) in &self.ledger.decided().members {
+        for &GroupMember { member, address } in &self.ledger.decided().configuration.group {
             if member != self.ledger.me() && self.others.routes.insert(member, address) != Some(address) {
                 out.push(Effect::Route { to: Endpoint::Member(member), address });
             }

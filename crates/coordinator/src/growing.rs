@@ -19,8 +19,8 @@ impl Leading<'_> {
         if members.len() >= wanted {
             return;
         }
-        let is_invited = |member: &&MemberId| !members.contains(member);
-        let mut invited: Vec<MemberId> = self.decided().members.keys().filter(is_invited).copied().collect();
+        let group = self.decided().configuration.group.iter().map(|of| of.member);
+        let mut invited: Vec<MemberId> = group.filter(|member| !members.contains(member)).collect();
         while members.len() + invited.len() < wanted
             && let Some(address) = self.free_place()
         {
@@ -41,7 +41,7 @@ impl Leading<'_> {
     /// Where a node that is alive can host a member, and hosts none.
     fn free_place(&self) -> Option<SocketAddr> {
         let state = self.decided();
-        let is_free = |address: &&SocketAddr| !state.members.values().any(|taken| taken == *address);
+        let is_free = |address: &&SocketAddr| !state.configuration.group.iter().any(|of| of.address == **address);
         state.alive_nodes().filter_map(|node| self.member.controls.get(&node)).find(is_free).copied()
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
+use kasha_wire::GroupMember;
 use kasha_wire::message::ConfigurationIs;
 
 use crate::clients::ClientLeases;
@@ -112,7 +113,7 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
     if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
         commands.push(Command::Configure { address, min_backups, nodes });
     }
-    if state.members.get(&me) != Some(&address) {
+    if !config.group.contains(&GroupMember { member: me, address }) {
         commands.push(Command::MemberAt { member: me, address });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).

@@ -43,7 +43,7 @@ const NOBODY: MemberId = MemberId(0);
 /// What a newcomer begins with: it knows of no member, and the log that it is taught has everything.
 fn newcomer(options: &CoordinatorOptions) -> Stored {
     let mut state = State::new(options);
-    state.members.clear();
+    state.configuration.group.clear();
     Stored::new(Lists::default(), state.snapshot())
 }
 

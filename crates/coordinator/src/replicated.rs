@@ -1,14 +1,12 @@
 //! The state as what a group replicates: commands as operations, and snapshots (R9.11).
 //!
 //! ```text
-//! snapshot   4 format version · 8 digest · 8 next member · 4 members · each: 8 id · address · the state
+//! snapshot   4 format version · 8 digest · 8 next member · the state
 //! ```
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
 //! costs as much as the command and its shard are long, and not as much as the state is. Two states with one digest come from the
 //! same commands, and each of these did the same in both.
-
-use std::net::SocketAddr;
 
 use kasha_types::MemberId;
 use kasha_wire::{Reader, Wire, wire_struct};
@@ -38,24 +36,15 @@ fn whole<T: Wire>(mut reader: Reader<'_>) -> Result<T, String> {
     Ok(value)
 }
 
-/// Where a member listens.
-#[derive(Debug)]
-struct Listens {
-    member: MemberId,
-    address: SocketAddr,
-}
-
 /// What stands before the state in a snapshot, since files of format 4 lack it.
 #[derive(Debug)]
 struct Beside {
     digest: u64,
     next_member: MemberId,
-    members: Vec<Listens>,
 }
 
 wire_struct! {
-    Listens { member, address }
-    Beside { digest, next_member, members }
+    Beside { digest, next_member }
 }
 
 impl State {
@@ -91,8 +80,7 @@ impl kasha_viewstamped::State for State {
     fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         FORMAT_VERSION.put(&mut bytes);
-        let members = self.members.iter().map(|(&member, &address)| Listens { member, address }).collect();
-        Beside { digest: self.digest, next_member: self.next_member, members }.put(&mut bytes);
+        Beside { digest: self.digest, next_member: self.next_member }.put(&mut bytes);
         self.put(&mut bytes);
         bytes
     }
@@ -103,10 +91,9 @@ impl kasha_viewstamped::State for State {
         if version != FORMAT_VERSION {
             return Err(format!("a snapshot of format version {version}"));
         }
-        let Beside { digest, next_member, members } = reader.take().map_err(|error| error.to_string())?;
+        let Beside { digest, next_member } = reader.take().map_err(|error| error.to_string())?;
         let mut state: Self = whole(reader)?;
         (state.digest, state.next_member) = (digest, next_member);
-        state.members = members.into_iter().map(|Listens { member, address }| (member, address)).collect();
         state.check()?;
         Ok(state)
     }

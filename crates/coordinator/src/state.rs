@@ -7,7 +7,6 @@
 //! (R4.7), and the answers to table requests (exactly once).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use kasha_types::limits::TABLES_MAX;
 use kasha_types::{
@@ -16,8 +15,8 @@ use kasha_types::{
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
-    Configuration, DecodeError, Member, MemberState, NodeInfo, Reader, Served, ShardConfig, ShardPhase, TableInfo,
-    Wire, wire_struct,
+    Configuration, DecodeError, GroupMember, Member, MemberState, NodeInfo, Reader, Served, ShardConfig, ShardPhase,
+    TableInfo, Wire, wire_struct,
 };
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
@@ -76,9 +75,7 @@ pub struct State {
     pub(crate) table_answers: BTreeMap<ClientId, TableAnswer>,
     /// Answers to clients up to this one may have been forgotten.
     table_answers_forgotten: ClientId,
-    /// Where the members of the group listen, and those that are to become members. It stands beside the state in a snapshot, too.
-    pub(crate) members: BTreeMap<MemberId, SocketAddr>,
-    /// Ids of members below this one were used.
+    /// Ids of members below this one were used. It stands beside the state in a snapshot, too.
     pub(crate) next_member: MemberId,
     /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
     /// format 4 have none.
@@ -100,6 +97,7 @@ impl State {
                 min_backups: options.min_backups,
                 nodes_wanted: options.nodes,
                 coordinator: options.address,
+                group: vec![GroupMember { member: FIRST_MEMBER, address: options.address }],
                 nodes: Vec::new(),
                 shards: Vec::new(),
                 tables: Vec::new(),
@@ -114,7 +112,6 @@ impl State {
             next_table: TableId(1),
             table_answers: BTreeMap::new(),
             table_answers_forgotten: ClientId(0),
-            members: BTreeMap::from([(FIRST_MEMBER, options.address)]),
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             digest: 0,
         }
@@ -271,13 +268,16 @@ impl State {
             }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
             &Command::MemberAt { member, address } => {
-                self.members.insert(member, address);
+                let group = &mut self.configuration.group;
+                group.retain(|of| of.member != member);
+                group.push(GroupMember { member, address });
+                group.sort_by_key(|of| of.member);
                 self.next_member = self.next_member.max(MemberId(member.0 + 1));
-                false
+                true
             }
             Command::MemberGone { member } => {
-                self.members.remove(member);
-                false
+                self.configuration.group.retain(|of| of.member != *member);
+                true
             }
             Command::BoundLeases { millis } => {
                 self.lease_bound_millis = *millis;
@@ -456,10 +456,24 @@ impl Wire for State {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::take_with(from, |from| from.take())
+    }
+}
+
+impl State {
+    /// As files of format 4 hold it.
+    pub(crate) fn take_format4(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::take_with(from, Configuration::take_without_group)
+    }
+
+    fn take_with(
+        from: &mut Reader<'_>,
+        configuration: impl FnOnce(&mut Reader<'_>) -> Result<Configuration, DecodeError>,
+    ) -> Result<Self, DecodeError> {
         let state = Self {
             applied: from.take()?,
             shards_wanted: from.take()?,
-            configuration: from.take()?,
+            configuration: configuration(from)?,
             nodes: from.take()?,
             shards: from.take()?,
             time_reserved: from.take()?,
@@ -469,7 +483,6 @@ impl Wire for State {
             next_table: from.take()?,
             table_answers: take_answers(from)?,
             table_answers_forgotten: from.take()?,
-            members: BTreeMap::new(),
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             digest: 0,
         };

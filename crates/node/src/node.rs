@@ -66,7 +66,7 @@ impl Node {
         assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
         let mut core = Core::new(options);
         if let Some(address) = core.options.coordinator {
-            core.coordinator.learn(address, out);
+            core.coordinator.learn(address, [], out);
         }
         core.told = Told::load(core.options.cluster, disk)?;
         core.learn_cluster_time(core.told.cluster_time);

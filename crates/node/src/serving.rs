@@ -249,7 +249,7 @@ impl Serving {
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
         self.tidy_up(term, site);
-        self.leases.ask_at_once(site.core.coordinator, out);
+        self.leases.ask_at_once(site.core.coordinator.leader(), out);
         if self.house.is_due(now, site.core.options.flush_interval) {
             self.keep_house(term, site, out);
         }

@@ -200,6 +200,7 @@ pub(crate) mod tests {
             min_backups: 1,
             nodes_wanted: 3,
             coordinator: address,
+            group: Vec::new(),
             nodes: vec![node(1), node(2), node(3)],
             shards: vec![ShardConfig {
                 shard: ShardId(0),

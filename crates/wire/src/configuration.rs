@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use kasha_types::{
-    ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, NodeId, ShardId, Slot, TableId, limits,
+    ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Slot, TableId, limits,
 };
 
 use crate::{DecodeError, Reader, Wire, wire_struct};
@@ -135,8 +135,10 @@ pub struct Configuration {
     pub min_backups: u8,
     /// Nodes that must be there before a new cluster begins. Until then it has no shard and no table.
     pub nodes_wanted: u16,
-    /// Where the coordinator listens.
+    /// Where the leader of the group of coordinators listens.
     pub coordinator: SocketAddr,
+    /// The members of that group, and those that are to become members; in order of member.
+    pub group: Vec<GroupMember>,
     /// In order of node.
     pub nodes: Vec<NodeInfo>,
     /// In order of shard; index = shard id.
@@ -145,6 +147,15 @@ pub struct Configuration {
     pub tables: Vec<TableInfo>,
     /// In order of table and slot; together they cover every slot of every table once.
     pub tablets: Vec<Tablet>,
+}
+
+/// A member of the group of coordinators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Which one.
+    pub member: MemberId,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
 
 impl Configuration {
@@ -256,6 +267,7 @@ wire_struct! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
+    GroupMember { member, address }
 }
 
 impl Wire for Configuration {
@@ -267,6 +279,7 @@ impl Wire for Configuration {
         self.min_backups.put(out);
         self.nodes_wanted.put(out);
         self.coordinator.put(out);
+        self.group.put(out);
         self.nodes.put(out);
         self.shards.put(out);
         self.tables.put(out);
@@ -274,6 +287,23 @@ impl Wire for Configuration {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::take_with(from, |from| from.take())
+    }
+}
+
+impl Configuration {
+    /// As files hold it that were written before there was a group.
+    ///
+    /// # Errors
+    /// If the bytes are none.
+    pub fn take_without_group(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::take_with(from, |_| Ok(Vec::new()))
+    }
+
+    fn take_with(
+        from: &mut Reader<'_>,
+        group: impl FnOnce(&mut Reader<'_>) -> Result<Vec<GroupMember>, DecodeError>,
+    ) -> Result<Self, DecodeError> {
         let config = Self {
             cluster: from.take()?,
             version: from.take()?,
@@ -282,6 +312,7 @@ impl Wire for Configuration {
             min_backups: from.take()?,
             nodes_wanted: from.take()?,
             coordinator: from.take()?,
+            group: group(from)?,
             nodes: from.take()?,
             shards: from.take()?,
             tables: from.take()?,
@@ -292,6 +323,9 @@ impl Wire for Configuration {
         }
         if config.shards.iter().enumerate().any(|(index, shard)| usize::from(shard.shard.0) != index) {
             return Err(DecodeError::Invalid("the order of shards"));
+        }
+        if !config.group.is_sorted_by(|a, b| a.member < b.member) {
+            return Err(DecodeError::Invalid("the order of members"));
         }
         if !config.tablets.is_sorted_by_key(|tablet| (tablet.table, tablet.first)) {
             return Err(DecodeError::Invalid("the order of tablets"));

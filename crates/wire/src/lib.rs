@@ -29,7 +29,8 @@ mod word;
 pub use body::{Body, BodyHead, Coordination};
 pub use codec::{Bytes, DecodeError, Reader, Wire};
 pub use configuration::{
-    Configuration, Durability, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo, Tablet,
+    Configuration, Durability, GroupMember, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo,
+    Tablet,
 };
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind};
 pub use hot::{

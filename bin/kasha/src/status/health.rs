@@ -341,6 +341,7 @@ mod tests {
             min_backups: 1,
             nodes_wanted: 3,
             coordinator: address(0),
+            group: Vec::new(),
             nodes: (1..=3).map(info).collect(),
             shards: vec![shard],
             tables: Vec::new(),

@@ -214,7 +214,8 @@ impl Session {
         let is_newer = self.cluster.configuration.as_ref().is_none_or(|have| have.version < configuration.version);
         if is_newer {
             self.stats.configurations += 1;
-            self.cluster.coordinator.learn(configuration.coordinator, out);
+            let group = configuration.group.iter().map(|of| (of.member, of.address));
+            self.cluster.coordinator.learn(configuration.coordinator, group, out);
             route_all(self.cluster.configuration.as_ref(), &configuration, out);
             if self.cluster.configuration.is_none() {
                 self.cluster.wanted = self.cluster.wanted_from_coordinator;

@@ -88,6 +88,7 @@ pub(crate) fn configuration(version: u64) -> Configuration {
         min_backups: 2,
         nodes_wanted: 3,
         coordinator: address(0),
+        group: Vec::new(),
         nodes: (1..=4)
             .map(|node| NodeInfo {
                 node: NodeId(node),

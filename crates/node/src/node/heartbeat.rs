@@ -71,7 +71,9 @@ impl Node {
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
-        send(self.core.coordinator.leader(), &heartbeat, gate, out);
+        for member in self.core.coordinator.all() {
+            send(member, &heartbeat, gate, out);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
-use kasha_machine::{CoordinatorLinks, Effects, Gate};
+use kasha_machine::{Endpoint, Effects, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
@@ -104,10 +104,10 @@ impl Leases {
     /// Asks the coordinator about those for whom an update waits, unless a question is under way: it may be lost, and
     /// housekeeping asks in any case.
     #[inline]
-    pub fn ask_at_once(&mut self, coordinator: CoordinatorLinks, out: &mut Effects) {
+    pub fn ask_at_once(&mut self, coordinator: Endpoint, out: &mut Effects) {
         if !self.questions.is_empty() && !std::mem::replace(&mut self.is_asking, true) {
             let clients = std::mem::take(&mut self.questions);
-            send(coordinator.leader(), &message::LeaseQuery { clients }, Gate::Now, out);
+            send(coordinator, &message::LeaseQuery { clients }, Gate::Now, out);
         }
     }
 

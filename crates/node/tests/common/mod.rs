@@ -152,6 +152,7 @@ pub fn configuration(version: u64, epoch: u32, phase: ShardPhase) -> Configurati
         min_backups: 0,
         nodes_wanted: 1,
         coordinator: address(),
+        group: Vec::new(),
         nodes: vec![node(1), node(2)],
         shards: vec![ShardConfig {
             shard: SHARD,

@@ -58,6 +58,7 @@ newtypes!(
     KeyHash,
     AttachId,
     ListVersion,
+    MemberId,
     LogEnd,
     NodeId,
     Round,
@@ -141,6 +142,7 @@ structs! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
+    GroupMember { member, address }
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     Knowledge { configuration, clients_below, shards }
@@ -166,6 +168,8 @@ fn in_order(mut configuration: Configuration) -> Configuration {
     for (index, shard) in (0..).zip(&mut configuration.shards) {
         shard.shard = ShardId(index);
     }
+    configuration.group.sort_by_key(|of| of.member);
+    configuration.group.dedup_by_key(|of| of.member);
     configuration.tablets.sort_by_key(|tablet| (tablet.table, tablet.first));
     configuration
 }
@@ -180,6 +184,7 @@ impl Sample for Configuration {
             min_backups,
             nodes_wanted,
             coordinator,
+            group,
             nodes,
             shards,
             tables,
@@ -198,6 +203,7 @@ impl Sample for Configuration {
                 min_backups,
                 nodes_wanted,
                 coordinator,
+                group,
                 nodes,
                 shards,
                 tables,
@@ -410,9 +416,9 @@ macro_rules! every_type {
     ($each:ident) => {
         every_type!($each: u8, u16, u32, u64, u128, i64, bool, Option<u32>, Vec<u16>, String, Bytes, SocketAddr,
             AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
-            AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
+            AttachId, ListVersion, MemberId, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
-            Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
+            Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
             TableCommand, TableOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };

@@ -221,6 +221,7 @@ fn configuration(layout: Layout, version: u64, phase: ShardPhase) -> Configurati
         min_backups: 0,
         nodes_wanted: 1,
         coordinator: address(),
+        group: Vec::new(),
         nodes: ids().map(node).collect(),
         shards,
         tables: vec![TableInfo { table: TABLE, name: "default".into() }],
