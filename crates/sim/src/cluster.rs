@@ -162,11 +162,13 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         patience: Duration::from_nanos(shape.lease * 2),
         client_lease_millis: shape.client_lease_millis,
         seed: spawn.seed,
+        control: (shape.coordinators > 1 && core.node.0 <= shape.coordinators).then(|| address(0, core.node.0, 0)),
         ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
     }
 }
 
-fn coordinator_options(shape: &Shape, spawn: &Spawn<'_>) -> CoordinatorOptions {
+/// Of the member with this number, from 1.
+fn coordinator_options(shape: &Shape, member: u16, spawn: &Spawn<'_>) -> CoordinatorOptions {
     let lease = Duration::from_nanos(shape.lease);
     CoordinatorOptions {
         durability: shape.durability,
@@ -179,11 +181,27 @@ fn coordinator_options(shape: &Shape, spawn: &Spawn<'_>) -> CoordinatorOptions {
         trusts_connections: shape.trusts_connections,
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         boot: Some(spawn.boot),
+        begins: member == 1,
+        group: usize::from(shape.coordinators),
         // Files are begun anew within a run.
         journal_bytes: 64 * 1024,
         seed: spawn.seed,
-        ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
+        ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, member, 0))
     }
+}
+
+/// A member of the group of coordinators, on a host of its own.
+fn add_coordinator(world: &mut World, shape: &Shape, member: u16) -> HostId {
+    let name = if member == 1 { "coordinator".to_owned() } else { format!("coordinator-{member}") };
+    let host = world.add_host(&name);
+    let shape = shape.clone();
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let options = coordinator_options(&shape, member, &spawn);
+        let started = Coordinator::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
+        Ok(Box::new(started) as Box<dyn Actor>)
+    };
+    world.add_process(host, &name, address(0, member, 0), Box::new(start));
+    host
 }
 
 /// A core of a node. The first one may have a front beside it.
@@ -209,14 +227,8 @@ fn add_core(world: &mut World, shape: &Shape, host: HostId, core: CoreId) -> Pro
 
 /// Builds a cluster whose fsyncs take at most `fsync_max` nanoseconds. Nothing is started.
 pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCell<Stage>>) -> Cluster {
-    let coordinator = world.add_host("coordinator");
-    let options = shape.clone();
-    let start_coordinator = move |spawn: Spawn<'_>, out: &mut Effects| {
-        let options = coordinator_options(&options, &spawn);
-        let started = Coordinator::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
-        Ok(Box::new(started) as Box<dyn Actor>)
-    };
-    world.add_process(coordinator, "coordinator", address(0, 1, 0), Box::new(start_coordinator));
+    let coordinators: Vec<HostId> =
+        (1..=shape.coordinators).map(|member| add_coordinator(world, shape, member)).collect();
     let (mut nodes, mut cores) = (Vec::new(), Cores::default());
     for node in (1..=shape.nodes).map(NodeId) {
         let host = world.add_host(&node.to_string());
@@ -249,7 +261,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
         world.add_watcher(Box::new(RoundTrips::new(configurations.clone(), cores.clone(), away.clone())));
     }
     Cluster {
-        hosts: Hosts { nodes, coordinator, clients },
+        hosts: Hosts { nodes, coordinator: coordinators[0], coordinators, clients },
         auditor,
         stranger,
         rogue,

@@ -36,6 +36,7 @@ pub enum Scenario {
     BadLinks,
     CoordinatorOutage,
     CoordinatorCut,
+    CoordinatorGroup,
     LostMemory,
     TornTurns,
     WitnessLoss,
@@ -113,6 +114,11 @@ impl Scenario {
             Self::CoordinatorCut,
             "coordinator_cut",
             "the coordinator alone is cut off, for less and more than a lease: nothing may move",
+        ),
+        (
+            Self::CoordinatorGroup,
+            "coordinator_group",
+            "three coordinators, of which one at a time dies, is paused or cut off, and nodes crash",
         ),
         (
             Self::LostMemory,

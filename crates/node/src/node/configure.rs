@@ -26,6 +26,11 @@ impl Node {
                 out.push(Effect::Route { to: Endpoint::Core(core), address });
             }
         }
+        // A member that is alone is where this process was told to look for it.
+        if configuration.group.len() > 1 {
+            let group = configuration.group.iter().map(|of| (of.member, of.address));
+            self.core.coordinator.learn(configuration.coordinator, group, out);
+        }
         let newest_table = configuration.tables.iter().map(|known| known.table).max();
         self.core.newest_table = self.core.newest_table.max(newest_table);
         let configuration = Rc::new(configuration);

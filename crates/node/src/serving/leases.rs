@@ -2,7 +2,7 @@
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
-use kasha_machine::{Endpoint, Effects, Gate};
+use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};

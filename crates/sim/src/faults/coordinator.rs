@@ -52,7 +52,7 @@ pub(super) const FAULTS: &[Fault] = &[
 impl Nemesis {
     pub(super) fn coordinator_outage(&mut self, world: &mut World, time: u64) {
         world.probes.hit("nemesis: coordinator outage");
-        let coordinator = self.hosts.coordinator;
+        let coordinator = self.coordinator();
         if self.rng.chance(1, 6) {
             world.pause(coordinator);
             self.later(world.now.after(time), move |_, world| world.resume(coordinator));
@@ -84,7 +84,7 @@ impl Nemesis {
 
     /// The coordinator is away for less than two leases of a node. It comes back in another boot of its machine, if the act says so.
     pub(super) fn coordinator_comes_back(&mut self, world: &mut World, act: Act) {
-        let coordinator = self.hosts.coordinator;
+        let coordinator = self.coordinator();
         if !world.is_up(coordinator) {
             return;
         }

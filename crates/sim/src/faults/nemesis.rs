@@ -22,8 +22,10 @@ const LOSS_SETTLES: u64 = millis(3000);
 pub struct Hosts {
     /// The hosts of the nodes.
     pub nodes: Vec<HostId>,
-    /// The host of the coordinator.
+    /// The host of the coordinator, or of the member of its group that begins.
     pub coordinator: HostId,
+    /// The hosts of all members of that group.
+    pub coordinators: Vec<HostId>,
     /// The hosts of the clients.
     pub clients: Vec<HostId>,
 }
@@ -31,7 +33,7 @@ pub struct Hosts {
 impl Hosts {
     /// All hosts of the cluster.
     pub fn iter(&self) -> impl Iterator<Item = HostId> {
-        self.nodes.iter().chain(&self.clients).copied().chain([self.coordinator])
+        self.nodes.iter().chain(&self.clients).chain(&self.coordinators).copied()
     }
 }
 
@@ -233,6 +235,14 @@ impl Nemesis {
         }
     }
 
+    /// The coordinator, or any member of its group.
+    pub(super) fn coordinator(&mut self) -> HostId {
+        match self.hosts.coordinators.as_slice() {
+            [alone] => *alone,
+            members => *self.rng.pick(members),
+        }
+    }
+
     pub(super) fn node(&mut self) -> HostId {
         *self.rng.pick(&self.hosts.nodes)
     }
@@ -309,7 +319,7 @@ impl Nemesis {
     pub(super) fn loyal_clients(&mut self, node: HostId, witnesses: &[HostId]) -> Cuts {
         let others: Vec<HostId> = (self.hosts.nodes.iter().copied())
             .filter(|&host| host != node && !witnesses.contains(&host))
-            .chain([self.hosts.coordinator])
+            .chain(self.hosts.coordinators.iter().copied())
             .collect();
         let clients: Vec<HostId> = self.hosts.clients.iter().copied().filter(|_| self.rng.chance(2, 3)).collect();
         clients.into_iter().flat_map(|client| both_ways(client, &others)).collect()

@@ -84,6 +84,10 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::CoordinatorOutage => {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
+        Scenario::CoordinatorGroup => {
+            (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
+            intensity.acts = Acts { coordinator: 4, coordinator_restart: 2, crash: 2, fast_restart: 1, ..none };
+        }
         Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
         Scenario::Lifetimes => lifetimes(rng, &mut shape, &mut intensity),
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),

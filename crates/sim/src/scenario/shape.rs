@@ -23,6 +23,8 @@ pub struct Shape {
     pub may_lack: u8,
     /// What "hold" means (R5.3).
     pub durability: Durability,
+    /// Members of the group of coordinators.
+    pub coordinators: u16,
     /// Whether the coordinator shares one process with node 1, so that both are cut off together.
     pub hosted: bool,
     /// Whether a silent node with an open connection has three leases more. If not, zombies are deposed as soon as a
@@ -97,6 +99,7 @@ impl Shape {
             faults,
             may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
+            coordinators: 1,
             hosted: false,
             trusts_connections: false,
             clients,
