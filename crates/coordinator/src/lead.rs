@@ -19,8 +19,9 @@ use crate::member::Member;
 use crate::memory::Memory;
 use crate::outbox::Out;
 use crate::overtaken::Overtaken;
+use crate::remembered::Recalled;
 use crate::tables::TableWaiters;
-use crate::time::ClusterClock;
+use crate::time::{ClusterClock, Found};
 use crate::{Command, CoordinatorOptions, State};
 
 /// The lead of a member.
@@ -51,11 +52,17 @@ pub(crate) struct Lead {
 
 impl Lead {
     /// Begins to lead from what the member's log holds. What leading needs at once is decided here.
-    pub(crate) fn begin(member: &mut Member, now: Tick) -> Self {
+    pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
         let Member { options, ledger, .. } = member;
         let state = ledger.decided();
         let memory = Memory::start(now, state);
-        let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
+        let found = Found {
+            anchor: state.time_anchor,
+            reserved: state.time_reserved,
+            is_alone: ledger.lists().members.len() == 1,
+            recalled,
+        };
+        let (mut clock, reservation) = ClusterClock::start(found, options.boot, now);
         for command in reconciled(state, options, ledger.me()).into_iter().chain(reservation) {
             ledger.decide(now, &command);
         }
@@ -153,7 +160,9 @@ impl Leading<'_> {
         if let Some(command) = self.lead.clock.reservation_due(now, self.decided().time_reserved) {
             self.decide(command);
         }
-        self.lead.clock.now(now, self.member.ledger.decided().time_reserved)
+        let time = self.lead.clock.now(now, self.member.ledger.decided().time_reserved);
+        self.member.ledger.note_told(now, time);
+        time
     }
 
     pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Out<'_>) {

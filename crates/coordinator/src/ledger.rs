@@ -12,12 +12,13 @@
 use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
-use kasha_types::{LocalPosition, Tick};
+use kasha_types::{ClusterTime, LocalPosition, Tick};
 use kasha_viewstamped::{
     Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View,
 };
 
 use crate::limits::PENDING_BYTES_MAX;
+use crate::remembered::{Recalled, RememberedTime};
 use crate::replicated::operation;
 use crate::storage::{FIRST_MEMBER, Files, Found};
 use crate::{Command, CoordinatorOptions, State};
@@ -55,17 +56,17 @@ pub(crate) fn first(member: MemberId, state: &State) -> Stored {
     stored
 }
 
-fn replica(member: MemberId, options: &CoordinatorOptions, stored: Stored, now: Tick) -> Replica<State, ()> {
+fn replica(member: MemberId, options: &CoordinatorOptions, stored: Stored, now: Tick) -> Replica<State, RememberedTime> {
     let timing = Options::new(options.node_lease);
-    let replica = Replica::start(member, timing, stored, (), options.seed, now);
+    let replica = Replica::start(member, timing, stored, RememberedTime::new(options), options.seed, now);
     replica.expect("what was found was checked")
 }
 
 /// What becomes of the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turnover {
-    /// This member leads since then (R9.3).
-    Leads { since: Tick },
+    /// This member leads since then (R9.3), and this is what its quorum remembers (R9.4).
+    Leads { since: Tick, recalled: Recalled },
     /// This member leads no more: what it has made in its view must not leave (R9.1).
     Deposed,
 }
@@ -73,7 +74,7 @@ pub(crate) enum Turnover {
 /// The commands of the coordinator, on their way from decided to committed.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    replica: Replica<State, ()>,
+    replica: Replica<State, RememberedTime>,
     files: Files,
     /// Until a leader makes this process a member of its group: what it is to begin with. Nothing is written before.
     newcomer: Option<CoordinatorOptions>,
@@ -147,6 +148,11 @@ impl Ledger {
             self.asked = round;
             self.settle();
         }
+    }
+
+    /// An answer tells this time: the round that it waits for carries it (R9.4).
+    pub(crate) fn note_told(&mut self, now: Tick, time: ClusterTime) {
+        self.replica.memory_mut().note(now, time);
     }
 
     /// All that is decided by now, and that was asked: the basis of a message that may follow from any of it.
@@ -273,7 +279,10 @@ impl Ledger {
             match output {
                 Output::Write { .. } if self.newcomer.is_some() => {}
                 Output::Write { number, record } => self.files.push(number, record),
-                Output::Leads { since, .. } => self.turnovers.push_back(Turnover::Leads { since }),
+                Output::Leads { since, memories, .. } => {
+                    let recalled = Recalled::of(self.replica.me(), &memories);
+                    self.turnovers.push_back(Turnover::Leads { since, recalled });
+                }
                 Output::Deposed { .. } => {
                     self.in_flight.clear();
                     (self.bytes_in_flight, self.asked) = (0, RoundNumber(0));

@@ -38,6 +38,7 @@ mod options;
 mod outbox;
 mod overtaken;
 mod placement;
+mod remembered;
 mod repair;
 mod replicated;
 mod reports;

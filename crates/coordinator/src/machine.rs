@@ -122,7 +122,9 @@ impl Coordinator {
     fn follow_log(&mut self, out: &mut Effects) {
         while let Some(turnover) = self.member.ledger.next_turnover() {
             match turnover {
-                Turnover::Leads { since } => self.lead = Some(Lead::begin(&mut self.member, since)),
+                Turnover::Leads { since, recalled } => {
+                    self.lead = Some(Lead::begin(&mut self.member, since, recalled));
+                }
                 Turnover::Deposed => {
                     self.lead = None;
                     self.member.outbox.drop_held();

@@ -1,12 +1,12 @@
 //! ClusterTime: one monotonic counter. It follows the clock of our machine's boot, and never exceeds what is reserved on
 //! file (R4.7, F2).
 //!
-//! Beside the reservation stands an [`Anchor`]: what ClusterTime was when the clock of this boot showed something. A
-//! coordinator that starts again in the same boot goes on exactly where ClusterTime is by then: lifetimes of values
-//! and leases are neither shorter nor longer by that. In another boot, or if nothing says which boot it is, it begins
-//! at the reservation. Then ClusterTime may stand still for up to a second: it goes on when at least as much time must
-//! have passed since the anchor. So all starts together never move ClusterTime ahead of the time that has passed by
-//! more than one reservation.
+//! Beside the reservation stands an [`Anchor`]: what ClusterTime was when the clock of the leader's boot showed something. Who begins
+//! to lead in the same boot, in another process, too, goes on exactly where ClusterTime is by then: lifetimes of values
+//! and leases are neither shorter nor longer by that. On another machine a new leader goes on from what its quorum remembers (R9.4). If
+//! not all of that quorum remember, it begins at the reservation. Then ClusterTime may stand still for up to a second: it goes on when at
+//! least as much time must have passed since the anchor. So all starts together never move ClusterTime ahead of the time that has passed
+//! by more than one reservation.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use kasha_wire::wire_struct;
 
 use crate::Command;
 use crate::limits::TIME_AHEAD_MILLIS;
+use crate::remembered::Recalled;
 
 /// What ClusterTime was when the clock of a boot showed something. It is in the log, beside the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,17 +40,25 @@ impl Anchor {
     /// Of a new cluster: of no boot.
     pub(crate) const NONE: Self = Self { boot: None, clock: Tick(0), time: ClusterTime(1), least: ClusterTime(1) };
 
-    /// What ClusterTime is when a process starts that finds this, if it does not stand still at `reserved`.
-    fn goes_on_at(&self, boot: Option<BootId>, now: Tick, reserved: ClusterTime) -> ClusterTime {
+    /// What ClusterTime is if the clock of our boot has made this.
+    fn by_clock_of(&self, boot: Option<BootId>, now: Tick) -> Option<ClusterTime> {
+        let is_ours = boot.is_some() && boot == self.boot && now >= self.clock;
+        if !is_ours || planted::is_on(Bug::TimeFromReservationInOneBoot) {
+            return None;
+        }
+        hit(Probe::TimeGoesOnInBoot);
+        Some(self.at(now))
+    }
+
+    /// What ClusterTime is at least when another clock has made this, and whoever begins finds it.
+    fn goes_on_at(&self, boot: Option<BootId>, now: Tick, reserved: ClusterTime, is_alone: bool) -> ClusterTime {
         let millis = |tick: Tick| u64::try_from(tick.since(Tick(0)).as_millis()).unwrap_or(u64::MAX);
         match (self.boot, boot) {
-            (Some(then), Some(ours)) if then == ours && now >= self.clock => {
-                hit(Probe::TimeGoesOnInBoot);
-                self.at(now)
-            }
-            // The machine was down before this boot began. So at least as much time has passed as its clock shows.
-            (Some(then), Some(ours)) if then != ours => self.time.after_millis(millis(now)).min(reserved),
-            // A clock that went back, or a boot that nobody knows: no time at all may have passed.
+            _ if planted::is_on(Bug::TimeFromReservationInOneBoot) => reserved,
+            // Whoever is alone has made this on the same machine, which was down before this boot began. So at least as much time has
+            // passed as its clock shows.
+            (Some(then), Some(ours)) if then != ours && is_alone => self.time.after_millis(millis(now)).min(reserved),
+            // Another machine, a clock that went back, or a boot that nobody knows: no time at all may have passed.
             (Some(_) | None, Some(_) | None) => self.time.min(reserved),
         }
     }
@@ -60,7 +69,18 @@ impl Anchor {
     }
 }
 
-/// Keeps the cluster's time between two restarts.
+/// What there is to go on from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The last anchor of the log, and the last reservation.
+    pub(crate) anchor: Anchor,
+    pub(crate) reserved: ClusterTime,
+    /// Whether the group has one member: nobody else has led it.
+    pub(crate) is_alone: bool,
+    pub(crate) recalled: Recalled,
+}
+
+/// Keeps the cluster's time between two leads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterClock {
     anchor: Anchor,
@@ -68,25 +88,24 @@ pub(crate) struct ClusterClock {
 }
 
 impl ClusterClock {
-    /// The clock of a coordinator that starts, and the command that must be committed before anybody hears of a time.
-    /// No earlier process told a time above its reservation, and none in this boot one above what its clock says now.
-    pub(crate) fn start(
-        found: Anchor,
-        reserved: ClusterTime,
-        boot: Option<BootId>,
-        now: Tick,
-    ) -> (Self, Option<Command>) {
+    /// The clock of a coordinator that begins to lead, and the command that must be committed before anybody hears of a time.
+    /// No earlier leader told a time above its reservation, none whose clock was ours one above what that clock says now, and none at all
+    /// one above what each of a quorum remembers.
+    pub(crate) fn start(found: Found, boot: Option<BootId>, now: Tick) -> (Self, Option<Command>) {
+        let Found { anchor: found, reserved, is_alone, recalled } = found;
         let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
-        let time = match planted::is_on(Bug::TimeFromReservationInOneBoot) {
-            true => reserved,
-            false => found.goes_on_at(boot, now, reserved),
+        let greatest = recalled.greatest.unwrap_or(ClusterTime(0));
+        let by_our_clock = found.by_clock_of(boot, now);
+        let (time, least) = match by_our_clock {
+            Some(time) => (time.max(greatest), found.least.max(time.min(reserved)).max(greatest)),
+            None if recalled.by_all => (greatest, greatest),
+            None => (found.goes_on_at(boot, now, reserved, is_alone).max(greatest), reserved.max(greatest)),
         };
-        let is_same_boot = boot.is_some() && boot == found.boot && time == found.at(now) && now >= found.clock;
         // The anchor of this boot stays as it is, so that not even a part of a millisecond is lost.
-        let handed_out = if is_same_boot { found.least.max(time.min(reserved)) } else { reserved };
-        let anchor = if is_same_boot { found } else { Anchor { boot, clock: now, time, least: reserved } };
-        let clock = Self { anchor, handed_out };
-        let command = match is_same_boot {
+        let keeps_anchor = by_our_clock == Some(time);
+        let anchor = if keeps_anchor { found } else { Anchor { boot, clock: now, time, least } };
+        let clock = Self { anchor, handed_out: least };
+        let command = match keeps_anchor {
             true => clock.reservation_due(now, reserved),
             false => Some(clock.reservation(now, reserved)),
         };
@@ -145,8 +164,20 @@ mod tests {
 
     impl Process {
         fn start(found: Anchor, reserved: u64, boot: Option<BootId>, now: Tick) -> Self {
-            let (clock, command) = ClusterClock::start(found, ClusterTime(reserved), boot, now);
-            let mut process = Self { clock, reserved: ClusterTime(reserved), found };
+            Self::elected(found, reserved, boot, now, true, Recalled::NOTHING)
+        }
+
+        fn elected(
+            anchor: Anchor,
+            reserved: u64,
+            boot: Option<BootId>,
+            now: Tick,
+            is_alone: bool,
+            recalled: Recalled,
+        ) -> Self {
+            let found = Found { anchor, reserved: ClusterTime(reserved), is_alone, recalled };
+            let (clock, command) = ClusterClock::start(found, boot, now);
+            let mut process = Self { clock, reserved: ClusterTime(reserved), found: anchor };
             process.log(command);
             process
         }
@@ -200,6 +231,27 @@ mod tests {
             1 + 999_400 + 3_600_000,
             "an outage is part of the time"
         );
+    }
+
+    #[test]
+    fn r9_4_another_machine_goes_on_from_what_its_quorum_remembers() {
+        let mut process = Process::first(at(0));
+        process.tells(at(700_000));
+        let next = |greatest, by_all| {
+            let recalled = Recalled { greatest, by_all };
+            Process::elected(process.found, process.reserved.0, OTHER, Tick(9_000_000_000), false, recalled)
+        };
+        let told = |mut process: Process, micros| process.tells(Tick(9_000_000_000).after(Duration::from_micros(micros)));
+        assert_eq!(process.reserved, ClusterTime(1_701));
+        assert_eq!(told(next(Some(ClusterTime(730)), true), 0), 730);
+        assert_eq!(told(next(Some(ClusterTime(730)), true), 5_000_000), 5_730);
+        assert_eq!(told(next(Some(ClusterTime(1_900)), true), 0), 1_900, "the reservation was not committed");
+        assert_eq!(told(next(Some(ClusterTime(730)), false), 0), 1_701, "one of them may have been told more");
+        assert_eq!(told(next(Some(ClusterTime(730)), false), 2_000_000), 2_730, "it stood still");
+        assert_eq!(told(next(None, false), 0), 1_701);
+        assert_eq!(told(next(None, false), 2_000_000), 2_701, "from the anchor: no machine was down");
+        let mut again = Process::elected(process.found, process.reserved.0, BOOT, at(800_000), false, Recalled::NOTHING);
+        assert_eq!(again.tells(at(800_000)), 801, "the clock is the one of the last leader");
     }
 
     #[test]
