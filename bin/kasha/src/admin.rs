@@ -144,12 +144,13 @@ impl std::error::Error for Refused {}
 
 /// What the shard waits for. It is given up if it is what the operator has seen.
 fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> Result<Missing> {
-    let mut talk = Talk::connect(configuration.coordinator)
+    let answer = Talk::ask_leader(configuration, &GiveUp { nonce: 1, shard, seen })
         .map_err(|error| Refused(format!("the coordinator does not answer: {error:#} (K0406)")))?;
-    match talk.ask(&GiveUp { nonce: 1, shard, seen })? {
+    match answer {
         ToOperator::GivenUp(GivenUp { missing: Some(missing), refused: None, .. }) => Ok(missing),
         ToOperator::GivenUp(GivenUp { refused: Some(why), .. }) => Err(Refused(why).into()),
         ToOperator::Goodbye(Goodbye { reason }) => Err(Refused(reason).into()),
+        ToOperator::NotLeader(_) => Err(Refused("the coordinator elects a leader: try again (K0406)".into()).into()),
         ToOperator::GivenUp(GivenUp { missing: None, refused: None, .. }) => {
             bail!("the coordinator refused without a reason: run the same version on both sides (K0206)")
         }

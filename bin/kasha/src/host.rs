@@ -1,12 +1,12 @@
-//! Hosts one node in this process: its folder, its event loops, and the coordinator if it lives here. Starts and stops
-//! them in order.
+//! Hosts one node in this process: its folder, its event loops, and a member of the coordinator's group, or a process that may become
+//! one. Starts and stops them in order.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,9 +39,14 @@ pub struct NodeSpec {
     pub listen: Vec<Place>,
     /// The same places, as other machines reach them, if they differ. Port 0 is the port that was taken.
     pub advertise: Vec<Place>,
-    pub coordinator: Place,
-    /// The options of a new cluster, if the coordinator lives here.
+    /// Where members of the coordinator's group are.
+    pub coordinators: Vec<Place>,
+    /// Where this process listens as a member of that group; `None`: it hosts none.
+    pub control: Option<Control>,
+    /// The options of a new cluster, if this process is to begin one.
     pub hosts: Option<ClusterSpec>,
+    /// The nodes whose cores run in this process.
+    pub own_nodes: BTreeSet<NodeId>,
     pub memory_bytes: u64,
     pub lease: Duration,
     pub flush_interval: Duration,
@@ -60,10 +65,46 @@ pub struct ClusterSpec {
     pub faults: u8,
     pub durability: Durability,
     pub min_backups: Option<u8>,
+    /// Members of the coordinator's group.
+    pub group: u8,
     /// Which of these nobody chose: a cluster that exists keeps its own.
     pub unchosen: Unchosen,
-    /// The nodes whose cores run in the coordinator's process.
-    pub own_nodes: BTreeSet<NodeId>,
+}
+
+/// Where a process listens as a member of the coordinator's group.
+#[derive(Clone, Debug)]
+pub struct Control {
+    pub place: Place,
+    /// Whether somebody chose the place. Else the process does without if something else is there.
+    pub is_chosen: bool,
+}
+
+impl Control {
+    /// At this address, and nowhere else.
+    pub fn chosen(address: SocketAddr) -> Self {
+        Self { place: address.into(), is_chosen: true }
+    }
+
+    /// Beside the first core of a node, a thousand ports further, if there are so many.
+    pub fn beside(first: Option<&Place>) -> Option<Self> {
+        let (host, port) = first?.name().rsplit_once(':')?;
+        let port = match port.parse::<u16>().ok()? {
+            0 => 0,
+            port => port.checked_add(1000)?,
+        };
+        Some(Self { place: format!("{host}:{port}").parse().ok()?, is_chosen: false })
+    }
+
+    fn listen(&self, resolver: &Resolver) -> Result<Option<(TcpListener, SocketAddr)>> {
+        match self.place.listen(resolver) {
+            Ok(listens) => Ok(Some(listens)),
+            Err(error) if self.is_chosen => Err(error),
+            Err(error) => {
+                tracing::warn!("this process hosts no member of the coordinator's group, unless --control names a free address: {error:#}");
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Delays, faults and modes that no server's configuration can set.
@@ -142,10 +183,12 @@ pub struct RunningNode {
     threads: Vec<JoinHandle<()>>,
     /// Number of cores. Their loops end by themselves when they are asked to.
     cores: usize,
-    /// The coordinator runs in this process, and other nodes may run elsewhere.
+    /// The cluster began in this process, and other nodes may run elsewhere.
     hosts_coordinator: bool,
+    /// A member of the coordinator's group runs here, and others need it.
+    is_member: Arc<AtomicBool>,
     asked_to_stop: Arc<AtomicBool>,
-    data: DataDir,
+    data: Arc<Mutex<DataDir>>,
     listens: Vec<SocketAddr>,
     /// The coordinator's address, unless it has a name.
     coordinator: Option<SocketAddr>,
@@ -156,8 +199,10 @@ struct Shared {
     cluster: ClusterId,
     /// The addresses of all of them.
     addresses: Vec<SocketAddr>,
-    /// The coordinator's name, if it has one.
+    /// Those members of the coordinator's group that have names.
     names: Option<Names>,
+    /// Where other members reach the one of this process.
+    control: Option<SocketAddr>,
     trash: TrashThread,
 }
 
@@ -174,61 +219,63 @@ impl RunningNode {
             bound.push(address);
         }
         let addresses = advertised(spec, &bound, &resolver)?;
-        let (hosted, coordinator) = match &spec.hosts {
-            Some(cluster) => {
-                let (listener, address) = spec.coordinator.listen(&resolver)?;
-                (Some((cluster, listener)), Some(address))
-            }
-            None => (None, spec.coordinator.address()),
+        let control = match &spec.control {
+            Some(control) => control.listen(&resolver)?,
+            None => None,
         };
-        let cluster = match (data.cluster(), &hosted) {
-            (ClusterId(0), Some(_)) => ClusterId(random_u64().max(1)),
-            (ClusterId(0), None) => discover_cluster(&spec.coordinator, &resolver)?,
+        let own = control.as_ref().map(|(_, address)| *address);
+        let (cluster, begins) = match (data.cluster(), &spec.hosts) {
+            (ClusterId(0), Some(_)) => match ask_others(&spec.coordinators, own, &resolver) {
+                // It has begun already, and this folder is new.
+                Some(cluster) => (cluster, false),
+                None => (ClusterId(random_u64().max(1)), true),
+            },
+            (ClusterId(0), None) => (discover_cluster(&spec.coordinators, &resolver)?, false),
             // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
-            (known, None) => ask_cluster(&spec.coordinator, &resolver, Some(known)).unwrap_or(known),
-            (known, Some(_)) => known,
+            (known, None) => (ask_cluster(&spec.coordinators, &resolver, Some(known)).unwrap_or(known), false),
+            (known, Some(_)) => (known, true),
         };
         data.join(cluster)?;
+        let coordinator = if begins { own } else { spec.coordinators[0].address() };
         let mut running = Self {
             node: spec.node,
             handles: Vec::new(),
             threads: Vec::new(),
             cores: usize::from(cores),
-            hosts_coordinator: hosted.is_some(),
+            hosts_coordinator: spec.hosts.is_some(),
+            is_member: Arc::default(),
             asked_to_stop: Arc::default(),
-            data,
+            data: Arc::new(Mutex::new(data)),
             listens: bound,
             coordinator,
         };
         let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
-        if let Some((hosts, listener)) = hosted {
-            running.data.check_coordinator(stored_in(&running.data)?.is_some())?;
-            running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
-            running.note_coordinator()?;
+        let control_address = control.as_ref().and_then(|(_, bound)| advertised_control(spec, *bound, &addresses));
+        if let (Some((listener, _)), Some(address)) = (control, control_address) {
+            let has_files = {
+                let data = running.folder();
+                let has_files = stored_in(&data)?.is_some();
+                data.check_coordinator(has_files)?;
+                has_files
+            };
+            let hosts = spec.hosts.as_ref().filter(|_| begins || has_files);
+            running.spawn_coordinator(spec, hosts, cluster, (listener, address), ended)?;
         }
-        let names = coordinator.is_none().then(|| {
-            let of = vec![(Endpoint::Coordinator, spec.coordinator.name().into())];
-            Names { resolver, of }
+        let named = (spec.coordinators.iter().enumerate()).filter(|(index, place)| match index {
+            0 => coordinator.is_none(),
+            _ => place.address().is_none(),
         });
-        let shared = Shared { cluster, addresses, names, trash };
+        let of: Vec<_> = named.map(|(index, place)| (seed(index), place.name().into())).collect();
+        let names = (!of.is_empty()).then_some(Names { resolver, of });
+        let shared = Shared { cluster, addresses, names, control: control_address, trash };
         for (index, listener) in (0u8..).zip(listeners) {
             running.spawn_core(spec, index, listener, &shared, ended)?;
         }
         Ok(running)
     }
 
-    /// Once the files of the coordinator are there, the folder says so: never before, or a start that was killed early would
-    /// forbid the next one.
-    fn note_coordinator(&mut self) -> Result<()> {
-        const LOOKS: u32 = 500;
-        for _ in 0..LOOKS {
-            if stored_in(&self.data)?.is_some() {
-                return Ok(self.data.note_coordinator()?);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        tracing::warn!("the disk is slow: the folder does not say yet that the coordinator lives here");
-        Ok(())
+    fn folder(&self) -> MutexGuard<'_, DataDir> {
+        self.data.lock().expect("nobody panics with it")
     }
 
     /// Where the cores listen, and the coordinator if it runs here: port 0 has become the port that was taken.
@@ -255,33 +302,46 @@ impl RunningNode {
     fn spawn_coordinator(
         &mut self,
         spec: &NodeSpec,
-        hosts: &ClusterSpec,
+        hosts: Option<&ClusterSpec>,
         cluster: ClusterId,
-        listener: TcpListener,
+        (listener, address): (TcpListener, SocketAddr),
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
-        let address = self.coordinator.context("a coordinator that listens has an address")?;
-        let options = CoordinatorOptions {
+        let (incarnation, folder) = (self.folder().incarnation(), self.folder().coordinator());
+        // Who begins no cluster takes all of that from the cluster.
+        let nothing = Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
+        let made = hosts.map(|hosts| CoordinatorOptions {
             durability: hosts.durability,
             min_backups: hosts.min_backups.unwrap_or(hosts.faults),
+            unchosen: hosts.unchosen,
+            group: hosts.group,
+            ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, address)
+        });
+        let options = CoordinatorOptions {
             node_lease: spec.lease,
             drift_bound: spec.lease / 20,
-            unchosen: hosts.unchosen,
-            own_nodes: hosts.own_nodes.clone(),
+            own_nodes: spec.own_nodes.clone(),
             boot: boot_id().ok(),
+            begins: hosts.is_some(),
+            node: NodeId(spec.node),
+            process: incarnation,
             seed: random_u64(),
-            ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, address)
+            ..made.unwrap_or_else(|| CoordinatorOptions {
+                unchosen: nothing,
+                ..CoordinatorOptions::new(cluster, 1, 1, 0, address)
+            })
         };
+        let name = if hosts.is_some() { "coordinator".to_owned() } else { format!("n{}-member", spec.node) };
         let loop_options = LoopOptions {
-            name: "coordinator".into(),
+            name: name.clone(),
             listen: vec![listener.into()],
             identity: Identity {
                 cluster: ClusterCell::new(cluster),
                 core: None,
-                incarnation: self.data.incarnation(),
+                incarnation,
                 versions: WireVersions::OURS,
             },
-            data_dir: Some(self.data.coordinator()),
+            data_dir: Some(folder),
             link_delay: spec.injected.link_delay,
             limits: spec.limits,
             ..LoopOptions::default()
@@ -291,8 +351,10 @@ impl RunningNode {
                 Coordinator::start(options, disk, now, out).map_err(Into::into)
             })
         };
-        let gives_up = (hosts.own_nodes.len() == usize::from(hosts.nodes)).then(|| ended.clone());
-        self.spawn("coordinator".into(), make, TellCommits::new(self.data.coordinator(), gives_up), ended)
+        let is_whole = hosts.is_some_and(|hosts| spec.own_nodes.len() == usize::from(hosts.nodes));
+        let gives_up = (is_whole || spec.own_nodes.len() > 1).then(|| ended.clone());
+        let telling = TellCommits::new(Arc::clone(&self.data), Arc::clone(&self.is_member), gives_up);
+        self.spawn(name, make, telling, ended)
     }
 
     fn spawn_core(
@@ -304,10 +366,10 @@ impl RunningNode {
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
-        let incarnation: Incarnation = self.data.incarnation();
+        let incarnation: Incarnation = self.folder().incarnation();
         let name = format!("n{}c{index}", spec.node);
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
-        let Shared { cluster, addresses, names, trash } = shared;
+        let Shared { cluster, addresses, names, control, trash } = shared;
         let (cluster, memory_goes_to) = (*cluster, trash.clone());
         let options = NodeOptions {
             incarnation,
@@ -320,6 +382,8 @@ impl RunningNode {
             baseline: spec.injected.baseline,
             pace: spec.injected.pace,
             seed: random_u64(),
+            control: *control,
+            seeds: spec.coordinators[1..].iter().map(Place::address).collect(),
             ..NodeOptions::new(cluster, core, addresses.clone(), self.coordinator)
         };
         let loop_options = LoopOptions {
@@ -332,7 +396,7 @@ impl RunningNode {
                 versions: WireVersions::OURS,
             },
             spin: spec.spin,
-            data_dir: Some(self.data.core(index)),
+            data_dir: Some(self.folder().core(index)),
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             heap: Some(crate::allocator::heap_use),
@@ -399,33 +463,68 @@ fn advertised(spec: &NodeSpec, bound: &[SocketAddr], resolver: &Resolver) -> Res
     Ok(addresses)
 }
 
-/// Asks the coordinator which cluster it has. Waits until it is up, and its name has an address.
-fn discover_cluster(coordinator: &Place, resolver: &Resolver) -> Result<ClusterId> {
+/// Where other members reach the one that listens at `bound`: beside the cores, if others reach these elsewhere. Without cores, or an
+/// address that means any, nowhere.
+fn advertised_control(spec: &NodeSpec, bound: SocketAddr, cores: &[SocketAddr]) -> Option<SocketAddr> {
+    let has_own = !bound.ip().is_unspecified() && (spec.advertise.is_empty() || spec.control.as_ref()?.is_chosen);
+    let ip = if has_own { bound.ip() } else { cores.first()?.ip() };
+    Some(SocketAddr::new(ip, bound.port()))
+}
+
+/// The endpoint of an address with which a process was started.
+fn seed(index: usize) -> Endpoint {
+    match index.checked_sub(1) {
+        None => Endpoint::Coordinator,
+        Some(seed) => Endpoint::Seed(u16::try_from(seed).expect("a few addresses")),
+    }
+}
+
+/// Asks which cluster the coordinator has. Waits until a member is up, and its name has an address.
+fn discover_cluster(coordinators: &[Place], resolver: &Resolver) -> Result<ClusterId> {
     const PATIENCE: Duration = Duration::from_secs(60);
     const SILENCE: Duration = Duration::from_secs(1);
-    let (began, mut told) = (Instant::now(), false);
+    let names: Vec<_> = coordinators.iter().map(ToString::to_string).collect();
+    let (began, mut told, names) = (Instant::now(), false, names.join(", "));
     loop {
-        let problem = match ask_cluster(coordinator, resolver, None) {
+        let problem = match ask_cluster(coordinators, resolver, None) {
             Ok(cluster) => return Ok(cluster),
             Err(error) => error,
         };
         if began.elapsed() > PATIENCE {
             bail!(
-                "no coordinator answers at {coordinator} ({problem:#}): start the node that hosts it first, or correct the \
+                "no coordinator answers at {names} ({problem:#}): start the node that hosts it first, or correct the \
                  address (K0406)"
             );
         }
         if !told && began.elapsed() > SILENCE {
             told = true;
-            let _ = writeln!(crate::stderr::Log, "kasha: waiting for the coordinator at {coordinator} ({problem:#}) …");
+            let _ = writeln!(crate::stderr::Log, "kasha: waiting for the coordinator at {names} ({problem:#}) …");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-fn ask_cluster(coordinator: &Place, resolver: &Resolver, wanted: Option<ClusterId>) -> Result<ClusterId> {
-    let addresses = coordinator.addresses(resolver).map_err(|why| anyhow!("{why} (K0420)"))?;
-    Ok(Talk::connect_to_one_of(&addresses, wanted)?.cluster)
+/// Asks the members of the coordinator's group, one after the other, until one answers.
+fn ask_cluster(coordinators: &[Place], resolver: &Resolver, wanted: Option<ClusterId>) -> Result<ClusterId> {
+    let mut problem = anyhow!("no address was given");
+    for coordinator in coordinators {
+        let addresses = coordinator.addresses(resolver).map_err(|why| anyhow!("{why} (K0420)"));
+        match addresses.and_then(|addresses| Talk::connect_to_one_of(&addresses, wanted)) {
+            Ok(talk) => return Ok(talk.cluster),
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+/// The cluster that another member than our own knows of.
+fn ask_others(coordinators: &[Place], own: Option<SocketAddr>, resolver: &Resolver) -> Option<ClusterId> {
+    let others: Vec<_> = coordinators.iter().filter(|place| place.address() != own).cloned().collect();
+    // A name that is our own is nobody's as yet, and does not answer.
+    if others.len() == coordinators.len() && others.len() < 2 {
+        return None;
+    }
+    ask_cluster(&others, resolver, None).ok()
 }
 
 /// Runs nodes until the operator asks them to stop, or one of their loops fails.
@@ -437,7 +536,7 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>, ask
         match ended.recv_timeout(Duration::from_millis(50)) {
             Ok((name, Err(error))) => {
                 let its = nodes.iter().find(|node| name.starts_with(&format!("n{}c", node.node)));
-                if let Some(Err(why)) = its.filter(|_| is_older_copy(&error)).map(|node| node.data.set_back()) {
+                if let Some(Err(why)) = its.filter(|_| is_older_copy(&error)).map(|node| node.folder().set_back()) {
                     tracing::error!("the folder could pass for a newer one after more starts, so remove it: {why}");
                 }
                 break Some(format!("{name}: {error}"));
@@ -484,7 +583,8 @@ fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) -> Option
             Err(_) => return None,
         }
     }
-    if nodes.len() == 1 && nodes[0].hosts_coordinator {
+    let is_needed = |node: &RunningNode| node.hosts_coordinator || node.is_member.load(Ordering::Acquire);
+    if nodes.len() == 1 && is_needed(&nodes[0]) {
         std::thread::sleep(FOR_OTHERS);
     }
     None

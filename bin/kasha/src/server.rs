@@ -15,7 +15,7 @@ use kasha_wire::Durability;
 
 use crate::duration::Written;
 use crate::host::{
-    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
 use crate::place::Place;
@@ -45,14 +45,15 @@ fn check_reachable(place: &Place, what_to_do: &str) -> Result<()> {
 }
 
 /// The cluster whose coordinator this process hosts.
-fn hosted(settings: &Settings, node: u16, cores: usize) -> Result<ClusterSpec> {
-    let Settings { nodes, shards, faults, min_backups, durability, .. } = *settings;
+fn hosted(settings: &Settings, cores: usize) -> Result<ClusterSpec> {
+    let Settings { nodes, shards, faults, min_backups, durability, group, .. } = *settings;
     let unchosen = Unchosen {
         nodes: nodes.is_none(),
         shards: shards.is_none(),
         faults: faults.is_none(),
         durability: durability.is_none(),
         min_backups: min_backups.is_none(),
+        group: group.is_none(),
     };
     let nodes = nodes.unwrap_or(3);
     Ok(ClusterSpec {
@@ -64,8 +65,8 @@ fn hosted(settings: &Settings, node: u16, cores: usize) -> Result<ClusterSpec> {
         faults: faults.unwrap_or(1),
         durability: durability.unwrap_or(Durability::Replicated),
         min_backups,
+        group: group.unwrap_or(1),
         unchosen,
-        own_nodes: (cores > 0).then_some(NodeId(node)).into_iter().collect(),
     })
 }
 
@@ -104,22 +105,36 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     for place in if advertise.is_empty() { &listen } else { &advertise } {
         check_reachable(place, "name the addresses that they use with --advertise")?;
     }
-    let coordinator = settings.coordinator.clone().with_context(|| missing("--coordinator"))?;
-    check_reachable(&coordinator, "name the address that they use with --coordinator, on every node")?;
-    let hosts = if hosts_coordinator { Some(hosted(&settings, node, listen.len())?) } else { None };
+    let coordinators = settings.coordinator.clone();
+    if coordinators.is_empty() {
+        bail!("{}", missing("--coordinator"));
+    }
+    for coordinator in &coordinators {
+        check_reachable(coordinator, "name the address that they use with --coordinator, on every node")?;
+    }
+    let control = match (&settings.control, hosts_coordinator) {
+        (Some(chosen), _) => Some(Control { place: chosen.clone(), is_chosen: true }),
+        (None, true) => Some(Control { place: coordinators[0].clone(), is_chosen: true }),
+        (None, false) => Control::beside(listen.first()),
+    };
+    let hosts = if hosts_coordinator { Some(hosted(&settings, listen.len())?) } else { None };
+    // What only stands by takes no processor.
     let loops = listen.len() + usize::from(hosts.is_some());
+    let (listen_count, has_control) = (listen.len(), control.is_some());
     Ok(NodeSpec {
         node,
         data: settings.data.with_context(|| missing("--data"))?,
         listen,
         advertise,
-        coordinator,
+        coordinators,
+        control,
         hosts,
+        own_nodes: (listen_count > 0).then_some(NodeId(node)).into_iter().collect(),
         memory_bytes: memory_bytes(settings.memory_mib.unwrap_or(1024))?,
         lease: settings.lease.map_or(NODE_LEASE, |Written(lease)| lease),
         flush_interval: settings.flush_interval.map_or(Duration::from_millis(100), |Written(interval)| interval),
         spin: settings.spin.map_or_else(|| default_spin(loops), |Written(spin)| spin),
-        limits: limits(loops)?,
+        limits: limits(listen_count + usize::from(has_control))?,
         injected: Injected::default(),
     })
 }
@@ -137,7 +152,7 @@ pub fn run(arguments: &ServerArguments) -> Result<()> {
     let cores: Vec<_> = cores.iter().map(ToString::to_string).collect();
     match coordinator {
         // A port that nobody chose has to be told.
-        Some(address) if cores.is_empty() || spec.coordinator.name().ends_with(":0") => {
+        Some(address) if cores.is_empty() || spec.coordinators[0].name().ends_with(":0") => {
             say!("the coordinator listens at {address}");
         }
         Some(_) | None => {}

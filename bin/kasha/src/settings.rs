@@ -82,13 +82,23 @@ settings! {
     #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
     advertise: Vec<Place>,
     Process
-    /// The coordinator's address.
-    #[arg(long, env = "KASHA_COORDINATOR")]
-    coordinator: Option<Place>,
+    /// Where the coordinator is found: the address of one member of its group, or of several.
+    #[arg(long, env = "KASHA_COORDINATOR", value_delimiter = ',')]
+    #[serde(deserialize_with = "places")]
+    coordinator: Vec<Place>,
     Process
-    /// Host the coordinator in this process (one node of the cluster does).
+    /// Begin a new cluster, with the coordinator in this process (one node of the cluster does).
     #[arg(long, env = "KASHA_HOST_COORDINATOR")]
     host_coordinator: bool,
+    Process
+    /// Where this process listens as a member of the coordinator's group; by default the first address of --coordinator if it hosts the
+    /// coordinator, else the first of --listen with its port + 1000.
+    #[arg(long, env = "KASHA_CONTROL")]
+    control: Option<Place>,
+    Cluster
+    /// Members of the coordinator's group: 1, 3 or 5 (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_GROUP")]
+    group: Option<u8>,
     Cluster
     /// Nodes that must be there before a new cluster begins (where the coordinator is hosted).
     #[arg(long, env = "KASHA_NODES")]
@@ -132,6 +142,21 @@ settings! {
 fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Durability>, D::Error> {
     let text = String::deserialize(deserializer)?;
     crate::host::parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// One address, or a list of them.
+fn places<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Place>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Given {
+        One(String),
+        Several(Vec<String>),
+    }
+    let texts = match Given::deserialize(deserializer)? {
+        Given::One(text) => text.split(',').map(str::to_owned).collect(),
+        Given::Several(texts) => texts,
+    };
+    texts.into_iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
 }
 
 #[cfg(test)]

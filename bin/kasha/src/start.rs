@@ -16,7 +16,7 @@ use kasha_wire::Durability;
 use crate::folder::{Nodes, node_folder};
 use crate::forming::{Formed, wait_until_serving};
 use crate::host::{
-    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
 use crate::place::Place;
@@ -46,6 +46,9 @@ pub struct StartArguments {
     /// Number of shards of a new cluster; by default one for each core.
     #[arg(long, env = "KASHA_SHARDS")]
     shards: Option<u16>,
+    /// Members of the coordinator's group: 1, 3 or 5.
+    #[arg(long, env = "KASHA_GROUP")]
+    group: Option<u8>,
     /// First port: the coordinator's; the cores of the nodes take the next ones. 0: each takes a free one.
     #[arg(long, default_value_t = FIRST_PORT)]
     port: u16,
@@ -123,6 +126,7 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
         faults: arguments.faults.unwrap_or(1),
         durability: arguments.durability.unwrap_or(Durability::Replicated),
         min_backups: None,
+        group: arguments.group.unwrap_or(1),
         unchosen: Unchosen {
             // All of them are started here.
             nodes: false,
@@ -130,8 +134,8 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
             faults: arguments.faults.is_none(),
             durability: arguments.durability.is_none(),
             min_backups: true,
+            group: arguments.group.is_none(),
         },
-        own_nodes: numbers.iter().copied().map(NodeId).collect(),
     })
 }
 
@@ -160,8 +164,10 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             data: node_folder(&arguments.data, node),
             advertise: Vec::new(),
             listen: listen.iter().copied().map(Place::from).collect(),
-            coordinator: coordinator.into(),
+            coordinators: vec![coordinator.into()],
+            control: if node == 1 { Some(Control::chosen(coordinator)) } else { Control::beside(listen.first().copied().map(Place::from).as_ref()) },
             hosts,
+            own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             memory_bytes,
             lease: arguments.lease,
             flush_interval: Duration::from_millis(100),

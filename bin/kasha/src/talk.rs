@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use kasha_types::{ClusterId, Incarnation};
 use kasha_wire::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
-use kasha_wire::link::Handshake;
-use kasha_wire::message::{Goodbye, Hello, Welcome};
+use kasha_wire::link::{Handshake, ToOperator};
+use kasha_wire::message::{Goodbye, Hello, NotLeader, Welcome};
 use kasha_wire::plain::{self, First};
-use kasha_wire::{Message, WireVersion};
+use kasha_wire::{Configuration, Message, WireVersion};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -65,6 +65,28 @@ impl Talk {
             }
         }
         Ok(talk)
+    }
+
+    /// Asks whoever leads the coordinator's group. If nobody does as yet the last answer says so.
+    pub fn ask_leader(configuration: &Configuration, message: &impl Message) -> Result<ToOperator> {
+        const TRIES: u32 = 10;
+        const PAUSE: Duration = Duration::from_millis(200);
+        let mut leader = configuration.coordinator;
+        let mut others = configuration.group.iter().map(|of| of.address).cycle();
+        for _ in 1..TRIES {
+            match Self::connect(leader).and_then(|mut talk| talk.ask(message)) {
+                Ok(ToOperator::NotLeader(NotLeader { leader: Some(member), group, .. })) => {
+                    let found = group.iter().find(|of| of.member == member);
+                    leader = found.map_or(leader, |of| of.address);
+                }
+                Ok(ToOperator::NotLeader(_)) | Err(_) if configuration.group.len() > 1 => {
+                    leader = others.next().expect("several");
+                }
+                answer => return answer,
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Self::connect(leader)?.ask(message)
     }
 
     /// Sends a message and waits for the next one.

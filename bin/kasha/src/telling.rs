@@ -2,15 +2,14 @@
 //! nothing; this module looks at them between turns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use kasha_coordinator::{Coordinator, Loss};
 use kasha_machine::Effects;
 use kasha_node::Node;
-use kasha_runtime::{Application, Control};
+use kasha_runtime::{Application, Control, DataDir};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{MemberState, ShardConfig, ShardPhase};
 
@@ -23,8 +22,12 @@ const LOSS_TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Logs what the coordinator commits.
 #[derive(Debug)]
 pub struct TellCommits {
-    /// The folder of the coordinator's files.
-    folder: PathBuf,
+    /// The node's folder.
+    folder: Arc<Mutex<DataDir>>,
+    /// Set as soon as this process is a member of a group of several.
+    is_member: Arc<AtomicBool>,
+    /// Whether the folder says that the coordinator's files are in it.
+    is_noted: bool,
     /// Told, once, that the coordinator has lost its memory: where all nodes run in this process, nobody needs it then.
     gives_up: Option<mpsc::Sender<Ended>>,
     loss_told: Option<Tick>,
@@ -36,10 +39,36 @@ pub struct TellCommits {
 }
 
 impl TellCommits {
-    /// For a coordinator with this folder. `gives_up` gets the reason if it has lost its memory.
-    pub fn new(folder: PathBuf, gives_up: Option<mpsc::Sender<Ended>>) -> Self {
-        let (alive, shards) = (BTreeMap::new(), BTreeMap::new());
-        Self { folder, gives_up, loss_told: None, seen: ConfigVersion(0), alive, shards, overtaken: BTreeSet::new() }
+    /// For a node with this folder. `gives_up` gets the reason if the coordinator has lost its memory.
+    pub fn new(
+        folder: Arc<Mutex<DataDir>>,
+        is_member: Arc<AtomicBool>,
+        gives_up: Option<mpsc::Sender<Ended>>,
+    ) -> Self {
+        Self {
+            folder,
+            is_member,
+            is_noted: false,
+            gives_up,
+            loss_told: None,
+            seen: ConfigVersion(0),
+            alive: BTreeMap::new(),
+            shards: BTreeMap::new(),
+            overtaken: BTreeSet::new(),
+        }
+    }
+
+    /// Once the files of the coordinator are there, the folder says so: never before, or a start that was killed early would
+    /// forbid the next one.
+    fn note_member(&mut self, machine: &Coordinator) {
+        self.is_member.store(machine.members().len() > 1, Ordering::Release);
+        if self.is_noted || !machine.has_files() {
+            return;
+        }
+        self.is_noted = true;
+        if let Err(error) = self.folder.lock().expect("nobody panics with it").note_coordinator() {
+            tracing::error!("the folder does not say that the coordinator's files are in it: {error}");
+        }
     }
 
     fn tell_loss(&mut self, now: Tick, loss: Loss) {
@@ -50,7 +79,7 @@ impl TellCommits {
         let text = format!(
             "the coordinator has lost its memory: {loss}. It decides nothing, so that no data is lost. Stop this process, put \
              back the newest {}, and start it again (K0508)",
-            self.folder.display()
+            self.folder.lock().expect("nobody panics with it").coordinator().display()
         );
         match self.gives_up.take() {
             Some(gives_up) => {
@@ -63,6 +92,7 @@ impl TellCommits {
 
 impl Application<Coordinator> for TellCommits {
     fn turn(&mut self, now: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
+        self.note_member(machine);
         if let Some(loss) = machine.memory_loss() {
             self.tell_loss(now, loss);
         }
@@ -75,8 +105,12 @@ impl Application<Coordinator> for TellCommits {
         if configuration.version == self.seen {
             return Control::Continue;
         }
+        let leads = machine.leads();
         for info in &configuration.nodes {
-            match (self.alive.insert(info.node, info.alive), info.alive) {
+            let before = self.alive.insert(info.node, info.alive);
+            match (before, info.alive) {
+                // The leader tells it: followers hear the same.
+                _ if !leads => {}
                 (Some(true) | None, false) => tracing::warn!("{} is lost", info.node),
                 (Some(false), true) => tracing::warn!("{} is back", info.node),
                 (None, true) => tracing::info!("{} is there", info.node),
@@ -86,7 +120,7 @@ impl Application<Coordinator> for TellCommits {
         for config in &configuration.shards {
             let before = self.shards.insert(config.shard, config.clone());
             // Changes that an earlier process committed are not news.
-            if self.seen != ConfigVersion(0) {
+            if self.seen != ConfigVersion(0) && leads {
                 tell_shard(before.as_ref(), config);
             }
         }

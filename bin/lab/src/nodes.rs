@@ -15,7 +15,9 @@ use kasha_runtime::FrameFaults;
 use kasha_types::NodeId;
 use kasha_wire::Durability;
 
-use kasha::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
+use kasha::host::{
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop,
+};
 use kasha::place::Place;
 use kasha::stopping::StopRequest;
 
@@ -90,16 +92,18 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         data: arguments.data.clone(),
         listen: arguments.listen.iter().copied().map(Place::from).collect(),
         advertise: Vec::new(),
-        coordinator: arguments.coordinator.into(),
+        coordinators: vec![arguments.coordinator.into()],
+        control: arguments.host_coordinator.then(|| Control::chosen(arguments.coordinator)),
         hosts: arguments.host_coordinator.then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards: arguments.shards,
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
+            group: 1,
             unchosen: Unchosen::default(),
-            own_nodes: [NodeId(arguments.node)].into(),
         }),
+        own_nodes: [NodeId(arguments.node)].into(),
         memory_bytes: memory_bytes(arguments.memory_mib)?,
         lease: arguments.lease,
         flush_interval: Duration::from_millis(100),

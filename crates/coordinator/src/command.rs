@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Tick};
 use kasha_wire::message::TableCommand;
-use kasha_wire::{DecodeError, Member, Reader, ShardConfig, Wire};
+use kasha_wire::{DecodeError, GroupMember, Member, Reader, ShardConfig, Wire};
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $value:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
@@ -169,14 +169,17 @@ commands! {
     /// A member of the group of coordinators, or one that is to become one, listens at this address.
     MemberAt = 18 {
         /// The member.
-        member: MemberId,
-        /// Where it listens.
-        address: SocketAddr,
+        of: GroupMember,
     },
     /// A member that has left, or that never came, is forgotten.
     MemberGone = 19 {
         /// The member. Its id is never used again.
         member: MemberId,
+    },
+    /// The group of coordinators is to have so many members (R9.12).
+    GroupWanted = 20 {
+        /// An odd number.
+        members: u8,
     },
     /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {
@@ -207,6 +210,7 @@ impl Command {
             | Self::Table { .. }
             | Self::MemberAt { .. }
             | Self::MemberGone { .. }
+            | Self::GroupWanted { .. }
             | Self::BoundLeases { .. } => None,
         }
     }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::{MemberId, Tick};
+use kasha_types::{Incarnation, MemberId, Tick};
 use kasha_viewstamped::Message;
-use kasha_wire::message::Grouped;
+use kasha_wire::message::{Grouped, NotLeader};
 use kasha_wire::{Bytes, GroupMember};
 
 use crate::ledger::Basis;
@@ -24,6 +24,8 @@ pub(crate) struct Others {
     routes: BTreeMap<MemberId, SocketAddr>,
     /// Where each spoke last.
     spoke: BTreeMap<MemberId, Endpoint>,
+    /// The newest process of each that has spoken.
+    processes: BTreeMap<MemberId, Incarnation>,
 }
 
 impl Others {
@@ -32,6 +34,13 @@ impl Others {
             Some(_) => Some(Endpoint::Member(member)),
             None => self.spoke.get(&member).copied(),
         }
+    }
+
+    /// Whether no later start of the member's folder has spoken: an older copy of it may run, too.
+    fn is_newest(&mut self, member: MemberId, process: Incarnation) -> bool {
+        let newest = self.processes.entry(member).or_insert(process);
+        *newest = (*newest).max(process);
+        *newest == process
     }
 
     /// A connection is closed. Returns the member that is not reached any more.
@@ -48,32 +57,50 @@ impl Others {
 impl Member {
     /// Another member speaks.
     pub(crate) fn on_grouped(&mut self, now: Tick, from: Endpoint, said: &Grouped) {
-        self.ledger.become_member(said.to, now);
-        // What is for another life of this folder, or for another folder, does nothing here.
-        if said.to != self.ledger.me() || said.from == said.to {
+        let &Grouped { from: member, process, to, folder, .. } = said;
+        let ours = self.options.process.identity();
+        if folder == ours {
+            self.ledger.become_member(to, now);
+        }
+        // What is for another folder, or comes from a process that another one has followed, does nothing here.
+        let is_for_us = to == self.ledger.me() && (folder == ours || folder == 0);
+        if !is_for_us || member == to || !self.others.is_newest(member, process) {
             return;
         }
         let Ok(message) = Message::decode(&said.message.0) else { return };
-        self.others.spoke.insert(said.from, from);
-        self.ledger.on_message(now, said.from, message);
+        self.others.spoke.insert(member, from);
+        self.ledger.on_message(now, member, message);
     }
 
     /// Says what the log wants said, to members whose place is known.
     pub(crate) fn talk(&mut self, out: &mut Effects) {
-        for &GroupMember { member, address } in &self.ledger.decided().configuration.group {
+        let group = &self.ledger.decided().configuration.group;
+        for &GroupMember { member, address, .. } in group {
             if member != self.ledger.me() && self.others.routes.insert(member, address) != Some(address) {
                 out.push(Effect::Route { to: Endpoint::Member(member), address });
             }
         }
-        let from = self.ledger.me();
+        let folders: BTreeMap<_, _> = group.iter().map(|of| (of.member, of.folder)).collect();
+        let (from, process) = (self.ledger.me(), self.options.process);
         for (to, message) in self.ledger.take_messages() {
             let Some(end) = self.others.endpoint(to) else { continue };
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
+            let folder = folders.get(&to).copied().unwrap_or(0);
             let mut out = Out::new(out);
-            let frame = out.encode(&Grouped { from, to, message: Bytes(bytes) });
+            let frame = out.encode(&Grouped { from, process, to, folder, message: Bytes(bytes) });
             // The log says nothing before it may: what is on the disk is in the message.
             self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);
+        }
+    }
+
+    /// Whoever asks us asks the leader, and we do not lead. A newcomer knows of no group as yet.
+    pub(crate) fn say_not_leader(&mut self, to: Endpoint, out: &mut Out<'_>) {
+        let (view, leader) = self.ledger.whom_it_follows();
+        let group = self.ledger.committed().configuration.group.clone();
+        if group.len() > 1 {
+            let frame = out.encode(&NotLeader { view, leader, group });
+            self.outbox.send(to, frame, Basis::NO_COMMAND, out);
         }
     }
 }

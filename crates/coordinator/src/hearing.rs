@@ -43,6 +43,7 @@ impl Leading<'_> {
             lease_millis,
             cluster_time: self.cluster_time(now),
             clients_below: self.decided().clients_below,
+            view: self.member.ledger.view(),
         };
         self.member.send(from, &answer, out);
         if heartbeat.have < self.decided().configuration.version {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
-use kasha_wire::GroupMember;
 use kasha_wire::message::ConfigurationIs;
 
 use crate::clients::ClientLeases;
@@ -68,7 +67,7 @@ impl Lead {
         }
         let state = ledger.decided();
         let cluster_time = clock.now(now, state.time_reserved);
-        let mut leases = NodeLeases::new(options, now);
+        let mut leases = NodeLeases::new(options, state.configuration.faults, now);
         // Section 7: an earlier leader may have granted a lease a moment ago, and for longer than we do (F1).
         let granted = Duration::from_millis(state.lease_bound_millis);
         for info in &state.configuration.nodes {
@@ -112,16 +111,22 @@ impl Lead {
     }
 }
 
-/// The commands that change options which may change.
+/// The commands that change options which may change. What nobody chose in this process stays as it is (R9.12).
 fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<Command> {
-    let config = &state.configuration;
+    let (config, unchosen) = (&state.configuration, options.unchosen);
     let mut commands = Vec::new();
-    let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
+    let address = options.address;
+    let min_backups = if unchosen.min_backups { config.min_backups } else { options.min_backups };
+    let nodes = if unchosen.nodes { config.nodes_wanted } else { options.nodes };
     if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
         commands.push(Command::Configure { address, min_backups, nodes });
     }
-    if !config.group.contains(&GroupMember { member: me, address }) {
-        commands.push(Command::MemberAt { member: me, address });
+    let of = options.as_member(me);
+    if !config.group.contains(&of) {
+        commands.push(Command::MemberAt { of });
+    }
+    if !unchosen.group && options.group != state.group_wanted {
+        commands.push(Command::GroupWanted { members: options.group });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
     let millis = options.lease_bound_millis();

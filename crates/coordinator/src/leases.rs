@@ -89,13 +89,13 @@ pub(crate) struct NodeLeases {
 }
 
 impl NodeLeases {
-    pub(crate) fn new(options: &CoordinatorOptions, now: Tick) -> Self {
+    pub(crate) fn new(options: &CoordinatorOptions, faults: u8, now: Tick) -> Self {
         let alone = options.node_lease * options.alone_leases;
         Self {
             lease: options.node_lease,
             drift: options.drift_bound,
             own: options.own_nodes.clone(),
-            alone: (alone, usize::from(options.faults)),
+            alone: (alone, usize::from(faults)),
             contact: now,
             nodes: BTreeMap::new(),
             distrust_until: None,
@@ -341,7 +341,7 @@ mod tests {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         let mut options = CoordinatorOptions::new(kasha_types::ClusterId(1), nodes, 1, 0, address);
         (options.node_lease, options.drift_bound) = (LEASE, DRIFT);
-        let mut leases = NodeLeases::new(&options, at(0));
+        let mut leases = NodeLeases::new(&options, options.faults, at(0));
         for node in 1..=nodes {
             leases.register(at(0), NodeId(node), cores, Assume::Fresh);
             for number in 0..cores {

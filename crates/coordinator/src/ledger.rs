@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
-use kasha_types::{ClusterTime, LocalPosition, Tick};
+use kasha_types::{ClusterTime, LocalPosition, Tick, ViewNumber};
 use kasha_viewstamped::{
     Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View,
 };
@@ -196,6 +196,17 @@ impl Ledger {
         now != std::mem::replace(&mut self.seen_open, now)
     }
 
+    /// The view in which this member is.
+    pub(crate) fn view(&self) -> ViewNumber {
+        ViewNumber(self.replica.view().number)
+    }
+
+    /// That view, and its leader, if this is another member.
+    pub(crate) fn whom_it_follows(&self) -> (ViewNumber, Option<MemberId>) {
+        let View { number, leader } = self.replica.view();
+        (ViewNumber(number), Some(leader).filter(|&leader| leader != self.replica.me()))
+    }
+
     /// This member.
     pub(crate) fn me(&self) -> MemberId {
         self.replica.me()
@@ -238,6 +249,11 @@ impl Ledger {
     pub(crate) fn on_closed(&mut self, now: Tick, member: MemberId) {
         self.replica.on_closed(now, member);
         self.settle();
+    }
+
+    /// Whether a write of the files is durable.
+    pub(crate) fn has_files(&self) -> bool {
+        self.files.has_any()
     }
 
     /// What is to be said to other members.

@@ -37,7 +37,8 @@ impl Leading<'_> {
             self.note_heard(now, from, heartbeat);
         }
         let (sent, cluster_time, clients_below) = (heartbeat.sent, ClusterTime(0), ClientId(0));
-        self.member.send(from, &HeartbeatAnswer { sent, lease_millis: 0, cluster_time, clients_below }, out);
+        let view = self.member.ledger.view();
+        self.member.send(from, &HeartbeatAnswer { sent, lease_millis: 0, cluster_time, clients_below, view }, out);
     }
 
     /// Whether a message of this kind is handled. Before its first placement a coordinator may have lost its folder, and have

@@ -55,7 +55,10 @@ impl Coordinator {
     ) -> Result<Self, StartError> {
         let found = storage::load(disk, storage::writer_of(&options))?;
         let options = match &found.log {
-            Some(log) => options.of_cluster(&log.state)?,
+            Some(log) => {
+                options.check_folder(found.files.member(), &log.state)?;
+                options.of_cluster(&log.state)?
+            }
             None => options,
         };
         options.check()?;
@@ -86,6 +89,12 @@ impl Coordinator {
     #[must_use]
     pub fn leads(&self) -> bool {
         self.lead.is_some()
+    }
+
+    /// Whether its files hold something: whoever starts without them again has lost what was promised there.
+    #[must_use]
+    pub fn has_files(&self) -> bool {
+        self.member.ledger.has_files()
     }
 
     /// The members of the group, as this one knows them. A newcomer knows of none.
@@ -151,7 +160,7 @@ impl Coordinator {
         };
         match (message, self.leading()) {
             (Ok(message), Some(mut leading)) => leading.on_message(now, from, message, out),
-            (Ok(message), None) => self.member.overhear(now, from, &message),
+            (Ok(message), None) => self.member.overhear(now, from, &message, out),
             (Err(why), Some(mut leading)) => leading.say_goodbye(from, why, out),
             (Err(why), None) => self.member.say_goodbye(from, why, out),
         }

@@ -84,12 +84,20 @@ impl Member {
         }
     }
 
-    /// Hears a message while another member leads. The leader answers it.
-    pub(crate) fn overhear(&mut self, now: Tick, from: Endpoint, message: &ToCoordinator) {
-        if let ToCoordinator::Heartbeat(heartbeat) = message
-            && self.knows_process_of(heartbeat)
-        {
-            self.hear(now, from, heartbeat);
+    /// Hears a message while another member leads. The leader answers it: whoever may not know the leader is told who that is.
+    pub(crate) fn overhear(&mut self, now: Tick, from: Endpoint, message: &ToCoordinator, out: &mut Out<'_>) {
+        match message {
+            ToCoordinator::Heartbeat(heartbeat) if self.knows_process_of(heartbeat) => {
+                self.hear(now, from, heartbeat);
+            }
+            ToCoordinator::Heartbeat(_)
+            | ToCoordinator::GetConfiguration(_)
+            | ToCoordinator::OpenSession(_)
+            | ToCoordinator::RenewLease(_)
+            | ToCoordinator::TableRequest(_)
+            | ToCoordinator::LeaseQuery(_)
+            | ToCoordinator::GiveUp(_) => self.say_not_leader(from, out),
+            ToCoordinator::Grouped(_) | ToCoordinator::Handshake(_) => {}
         }
     }
 

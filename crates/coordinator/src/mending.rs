@@ -19,7 +19,7 @@ impl Leading<'_> {
         if self.decided().configuration.shards.is_empty() {
             let nodes: Vec<NodeId> = self.decided().alive_nodes().collect();
             // Nothing is placed before the group has its size (R9.14).
-            let is_small = self.member.ledger.lists().members.len() < self.member.options.group;
+            let is_small = self.member.ledger.lists().members.len() < usize::from(self.decided().group_wanted);
             if nodes.len() < usize::from(self.decided().nodes_wanted()) || is_small {
                 return;
             }

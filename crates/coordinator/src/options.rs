@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
-use kasha_types::{BootId, ClusterId, NodeId, limits};
-use kasha_wire::Durability;
+use kasha_types::{BootId, ClusterId, Incarnation, MemberId, NodeId, limits};
+use kasha_viewstamped::MEMBERS_MAX;
+use kasha_wire::{Durability, GroupMember};
 
 use crate::limits::{ALONE_LEASES, JOURNAL_BYTES, PROMOTIONS_MAX};
 use crate::start_error::StartError;
@@ -25,6 +26,8 @@ pub struct Unchosen {
     pub durability: bool,
     /// [`CoordinatorOptions::min_backups`].
     pub min_backups: bool,
+    /// [`CoordinatorOptions::group`].
+    pub group: bool,
 }
 
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
@@ -72,7 +75,11 @@ pub struct CoordinatorOptions {
     /// Whether this process may begin a new cluster. Another one without files waits until a leader makes it a member of its group.
     pub begins: bool,
     /// How many members the group of coordinators is to have: an odd number (R9.14). Nothing is placed before it has them.
-    pub group: usize,
+    pub group: u8,
+    /// The node whose process this is.
+    pub node: NodeId,
+    /// This process.
+    pub process: Incarnation,
     /// How long a file of the journal is from the beginning. With less a file is begun anew more often.
     pub journal_bytes: usize,
     /// Randomness. A group draws its election timeouts from it; a member that is alone needs none.
@@ -103,9 +110,16 @@ impl CoordinatorOptions {
             promotions_max: PROMOTIONS_MAX,
             begins: true,
             group: 1,
+            node: NodeId(0),
+            process: Incarnation(0),
             journal_bytes: JOURNAL_BYTES,
             seed: 0,
         }
+    }
+
+    /// This process as a member of the group.
+    pub(crate) fn as_member(&self, member: MemberId) -> GroupMember {
+        GroupMember { member, node: self.node, folder: self.process.identity(), address: self.address }
     }
 
     /// The longest time that a lease may run after its grant, by our clock and with any drift, in milliseconds.
@@ -127,6 +141,7 @@ impl CoordinatorOptions {
             faults,
             durability: if unchosen.durability { config.durability } else { self.durability },
             min_backups: if unchosen.min_backups { config.min_backups.min(faults) } else { self.min_backups },
+            group: if unchosen.group { state.group_wanted } else { self.group },
             ..self
         };
         let fixed = |what, stored: String, given: String| {
@@ -137,6 +152,17 @@ impl CoordinatorOptions {
         fixed("faults", config.faults.to_string(), options.faults.to_string())?;
         fixed("durability", name(config.durability), name(options.durability))?;
         Ok(options)
+    }
+
+    /// R9.6: a member of a group is one folder: another one may lack what was promised there.
+    pub(crate) fn check_folder(&self, member: MemberId, state: &State) -> Result<(), StartError> {
+        let (group, given) = (&state.configuration.group, self.process.identity());
+        match group.iter().find(|of| of.member == member) {
+            Some(&GroupMember { folder: stored, .. }) if group.len() > 1 && stored != given => {
+                Err(StartError::OtherFolder { member, stored, given })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// # Errors
@@ -164,6 +190,18 @@ impl CoordinatorOptions {
             return wrong(format!(
                 "min_backups = {}: lower it, a shard has only {} backups (faults)",
                 self.min_backups, self.faults
+            ));
+        }
+        if self.group.is_multiple_of(2) || usize::from(self.group) > MEMBERS_MAX {
+            return wrong(format!(
+                "a group of {}: the coordinator has an odd number of members, at most {MEMBERS_MAX}",
+                self.group
+            ));
+        }
+        if u16::from(self.group) > self.nodes {
+            return wrong(format!(
+                "a group of {} and {} nodes: each member is in the process of a node, so lower it, or start more nodes",
+                self.group, self.nodes
             ));
         }
         if self.node_lease < Duration::from_millis(10) || self.drift_bound >= self.node_lease / 2 {

@@ -91,6 +91,7 @@ pub(crate) struct Recalled {
 }
 
 impl Recalled {
+    #[cfg(test)]
     /// Who is alone and has just started.
     pub(crate) const NOTHING: Self = Self { greatest: None, by_all: false };
 

@@ -1,7 +1,7 @@
 //! The state as what a group replicates: commands as operations, and snapshots (R9.11).
 //!
 //! ```text
-//! snapshot   4 format version · 8 digest · 8 next member · the state
+//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · the state
 //! ```
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
@@ -41,10 +41,11 @@ fn whole<T: Wire>(mut reader: Reader<'_>) -> Result<T, String> {
 struct Beside {
     digest: u64,
     next_member: MemberId,
+    group_wanted: u8,
 }
 
 wire_struct! {
-    Beside { digest, next_member }
+    Beside { digest, next_member, group_wanted }
 }
 
 impl State {
@@ -56,6 +57,7 @@ impl State {
         self.clients_below.put(&mut bytes);
         self.next_table.put(&mut bytes);
         self.next_member.put(&mut bytes);
+        self.group_wanted.put(&mut bytes);
         if let Some(shard) = command.shard() {
             self.configuration.shards[usize::from(shard.0)].put(&mut bytes);
         }
@@ -80,7 +82,8 @@ impl kasha_viewstamped::State for State {
     fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         FORMAT_VERSION.put(&mut bytes);
-        Beside { digest: self.digest, next_member: self.next_member }.put(&mut bytes);
+        let &Self { digest, next_member, group_wanted, .. } = self;
+        Beside { digest, next_member, group_wanted }.put(&mut bytes);
         self.put(&mut bytes);
         bytes
     }
@@ -91,9 +94,9 @@ impl kasha_viewstamped::State for State {
         if version != FORMAT_VERSION {
             return Err(format!("a snapshot of format version {version}"));
         }
-        let Beside { digest, next_member } = reader.take().map_err(|error| error.to_string())?;
+        let Beside { digest, next_member, group_wanted } = reader.take().map_err(|error| error.to_string())?;
         let mut state: Self = whole(reader)?;
-        (state.digest, state.next_member) = (digest, next_member);
+        (state.digest, state.next_member, state.group_wanted) = (digest, next_member, group_wanted);
         state.check()?;
         Ok(state)
     }

@@ -46,7 +46,8 @@ impl Leading<'_> {
                 Standing::Expired => expired.push(client),
             }
         }
-        self.member.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
+        let view = self.member.ledger.view();
+        self.member.send(from, &LeaseVerdict { cluster_time, expired, alive, view }, out);
     }
 
     pub(crate) fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Out<'_>) {

@@ -1,7 +1,7 @@
 //! The reasons for which a coordinator does not start.
 
 use kasha_machine::FileName;
-use kasha_types::ClusterId;
+use kasha_types::{ClusterId, MemberId};
 
 /// Version of commands and states as bytes.
 pub(crate) const FORMAT_VERSION: u32 = 5;
@@ -38,6 +38,15 @@ pub enum StartError {
         stored: ClusterId,
         /// The cluster that was asked for.
         given: ClusterId,
+    },
+    /// The files are those of a member whose folder is another one.
+    OtherFolder {
+        /// The member.
+        member: MemberId,
+        /// The identity of its folder.
+        stored: u32,
+        /// The identity of the folder in which the files are.
+        given: u32,
     },
     /// An option that is fixed when a cluster is created was given another value.
     Fixed {
@@ -96,6 +105,11 @@ impl std::fmt::Display for StartError {
                 "the coordinator's data folder belongs to {stored}, but {given} was asked for: \
                  start it with the folder of {given}, or with an empty one for a new cluster (K0105)"
             ),
+            Self::OtherFolder { member, stored, given } => write!(
+                f,
+                "the coordinator's files are those of {member}, which belong into the data folder with identity = {stored} in its \
+                 kasha.toml, and this one has {given}: put them back there, and start this node without them (K0105)"
+            ),
             Self::Fixed { what, stored, given } => write!(
                 f,
                 "--{what} {given}: this cluster was created with {what} = {stored}, which cannot be changed: leave --{what} \
@@ -127,6 +141,7 @@ impl std::error::Error for StartError {
             Self::Read { error, .. } => Some(error),
             Self::Options(_)
             | Self::OtherCluster { .. }
+            | Self::OtherFolder { .. }
             | Self::Fixed { .. }
             | Self::Version { .. }
             | Self::Damaged { .. } => None,

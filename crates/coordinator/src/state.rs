@@ -75,8 +75,10 @@ pub struct State {
     pub(crate) table_answers: BTreeMap<ClientId, TableAnswer>,
     /// Answers to clients up to this one may have been forgotten.
     table_answers_forgotten: ClientId,
-    /// Ids of members below this one were used. It stands beside the state in a snapshot, too.
+    /// Ids of members below this one were used. It stands beside the state in a snapshot, as the next field does.
     pub(crate) next_member: MemberId,
+    /// How many members the group is to have.
+    pub(crate) group_wanted: u8,
     /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
     /// format 4 have none.
     pub(crate) digest: u64,
@@ -97,7 +99,7 @@ impl State {
                 min_backups: options.min_backups,
                 nodes_wanted: options.nodes,
                 coordinator: options.address,
-                group: vec![GroupMember { member: FIRST_MEMBER, address: options.address }],
+                group: vec![options.as_member(FIRST_MEMBER)],
                 nodes: Vec::new(),
                 shards: Vec::new(),
                 tables: Vec::new(),
@@ -113,6 +115,7 @@ impl State {
             table_answers: BTreeMap::new(),
             table_answers_forgotten: ClientId(0),
             next_member: MemberId(FIRST_MEMBER.0 + 1),
+            group_wanted: options.group,
             digest: 0,
         }
     }
@@ -267,13 +270,17 @@ impl State {
                 false
             }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
-            &Command::MemberAt { member, address } => {
+            &Command::MemberAt { of } => {
                 let group = &mut self.configuration.group;
-                group.retain(|of| of.member != member);
-                group.push(GroupMember { member, address });
+                group.retain(|known| known.member != of.member);
+                group.push(of);
                 group.sort_by_key(|of| of.member);
-                self.next_member = self.next_member.max(MemberId(member.0 + 1));
+                self.next_member = self.next_member.max(MemberId(of.member.0 + 1));
                 true
+            }
+            Command::GroupWanted { members } => {
+                self.group_wanted = *members;
+                false
             }
             Command::MemberGone { member } => {
                 self.configuration.group.retain(|of| of.member != *member);
@@ -461,9 +468,12 @@ impl Wire for State {
 }
 
 impl State {
-    /// As files of format 4 hold it.
+    /// As files of format 4 hold it: of a coordinator that is alone.
     pub(crate) fn take_format4(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Self::take_with(from, Configuration::take_without_group)
+        let mut state = Self::take_with(from, Configuration::take_without_group)?;
+        let address = state.configuration.coordinator;
+        state.configuration.group = vec![GroupMember { member: FIRST_MEMBER, node: NodeId(0), folder: 0, address }];
+        Ok(state)
     }
 
     fn take_with(
@@ -484,6 +494,7 @@ impl State {
             table_answers: take_answers(from)?,
             table_answers_forgotten: from.take()?,
             next_member: MemberId(FIRST_MEMBER.0 + 1),
+            group_wanted: 1,
             digest: 0,
         };
         if state.nodes.len() != state.configuration.nodes.len()

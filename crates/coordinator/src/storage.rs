@@ -152,6 +152,8 @@ pub(crate) struct Files {
     asked: LocalPosition,
     /// Files of the format before, to be removed when the journal is durable.
     obsolete: VecDeque<u32>,
+    /// Whether something is durable.
+    has_any: bool,
 }
 
 impl Files {
@@ -166,7 +168,12 @@ impl Files {
     }
 
     fn new(journal: Journal, obsolete: Vec<u32>) -> Self {
-        Self { writer: Writer::new(journal), asked: LocalPosition(0), obsolete: obsolete.into() }
+        Self { writer: Writer::new(journal), asked: LocalPosition(0), obsolete: obsolete.into(), has_any: false }
+    }
+
+    /// Whether a write is durable.
+    pub(crate) fn has_any(&self) -> bool {
+        self.has_any
     }
 
     /// A record is to be written.
@@ -199,6 +206,7 @@ impl Files {
     pub(crate) fn on_synced(&mut self, position: LocalPosition, out: &mut Effects) -> Option<WriteNumber> {
         assert_eq!(position, self.asked, "one commit at a time");
         let number = self.writer.on_synced()?;
+        self.has_any = true;
         for file in self.obsolete.drain(..) {
             out.push(Effect::Remove { file: FileName::Coordinator(file) });
         }

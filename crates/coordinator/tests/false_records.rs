@@ -8,7 +8,7 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick,
 };
-use kasha_viewstamped::{Entry, Lists, MemberId, Stored};
+use kasha_viewstamped::{Entry, Stored};
 use kasha_wire::message::TableCommand;
 use kasha_wire::{Member, MemberState};
 
@@ -178,9 +178,4 @@ fn what_is_no_command_is_no_operation() {
     is_refused(&|stored| stored.view.number = u64::MAX, "near its end");
     is_refused(&|stored| stored.snapshot.op.0 = u64::MAX - 9, "near its end");
     is_refused(&|stored| stored.log_view.number = stored.view.number + 1, "comes after");
-    is_refused(&|stored| stored.snapshot.lists = Lists::new([MemberId(2)]), "other members");
-    is_refused(
-        &|stored| stored.entries.push(Entry::Lists(Lists::new([MemberId(1), MemberId(2)]))),
-        "change of members",
-    );
 }

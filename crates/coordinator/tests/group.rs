@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::common::*;
 use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
-use kasha_types::{ConfigVersion, ConnId, MemberId, NodeId, Tick};
-use kasha_wire::message::{ConfigurationIs, GetConfiguration};
+use kasha_types::{BootId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
+use kasha_wire::message::{ConfigurationIs, GetConfiguration, HeartbeatAnswer, NotLeader};
 use kasha_wire::{AnyMessage, Configuration, ShardPhase};
 
 const SIZE: usize = 3;
@@ -21,9 +21,22 @@ fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
 }
 
+/// The options of a process: the `starts`-th one with a folder of this identity.
+fn process_options(index: usize, starts: u32, identity: u32) -> CoordinatorOptions {
+    CoordinatorOptions { process: Incarnation::new(starts, identity), ..member_options(index) }
+}
+
+/// The identity of the folder that a node begins with.
+fn first_identity(index: usize) -> u32 {
+    10 + u32::try_from(index).unwrap()
+}
+
 fn member_options(index: usize) -> CoordinatorOptions {
     let mut options = options(3, 2, 1);
-    (options.address, options.begins, options.group) = (address(index), index == 0, SIZE);
+    (options.address, options.begins, options.group) = (address(index), index == 0, SIZE as u8);
+    (options.node, options.process) =
+        (NodeId(u16::try_from(index + 1).unwrap()), Incarnation::new(1, first_identity(index)));
+    options.boot = Some(BootId(100 + index as u128)); // a machine of its own
     options.seed = 7 + index as u64;
     options
 }
@@ -42,6 +55,10 @@ struct Group {
     told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
     answers: Vec<(usize, AnyMessage)>,
+    /// The last ClusterTime that a node was told, and by how many milliseconds it was ahead of the time since the first one.
+    time: Option<(u64, i64)>,
+    first_time: Option<(Tick, u64)>,
+    starts: u32,
 }
 
 impl Group {
@@ -57,10 +74,14 @@ impl Group {
             hidden: BTreeSet::new(),
             told: BTreeMap::new(),
             answers: Vec::new(),
+            time: None,
+            first_time: None,
+            starts: 1,
         };
         for id in 1..=3 {
             let mut world = World::new(options(3, 2, 1));
             world.add_node(id, 1);
+            world.node(id).identity = first_identity(usize::from(id) - 1);
             group.nodes.append(&mut world.nodes);
         }
         group
@@ -115,6 +136,13 @@ impl Group {
         if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration }) = &message {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
+        }
+        if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = message {
+            let (since, first) = *self.first_time.get_or_insert((self.now, time));
+            let passed = i64::try_from(self.now.since(since).as_millis()).unwrap();
+            let ahead = i64::try_from(time).unwrap() - i64::try_from(first).unwrap() - passed;
+            assert!(self.time.is_none_or(|(last, _)| last <= time), "F2: ClusterTime goes on");
+            self.time = Some((time, ahead));
         }
         let target = match to {
             Endpoint::Member(_) => {
@@ -208,7 +236,9 @@ impl Group {
 
     fn start(&mut self, index: usize) {
         let disk = MemoryDisk { durable: self.folders.remove(&index).unwrap(), ..MemoryDisk::default() };
-        self.members[index] = Some(World::try_new(member_options(index), disk, self.now).unwrap());
+        self.starts += 1;
+        let options = process_options(index, self.starts, first_identity(index));
+        self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
     }
 
     /// A stranger asks a member for its configuration. Whether it answers at once.
@@ -218,7 +248,8 @@ impl Group {
         self.member(index).send_at(now, STRANGER, &GetConfiguration { have: ConfigVersion(0) });
         self.settle();
         self.run(100);
-        self.answers.iter().any(|(from, _)| *from == index)
+        let is_answer = |answer: &AnyMessage| matches!(answer, AnyMessage::ConfigurationIs(_));
+        self.answers.iter().any(|(from, answer)| *from == index && is_answer(answer))
     }
 }
 
@@ -280,6 +311,66 @@ fn r9_2_a_leader_that_is_cut_off_answers_nobody() {
     assert_eq!(group.leaders().len(), 1);
     let leader = group.leaders()[0];
     assert!(group.answers(leader));
+}
+
+#[test]
+fn who_does_not_lead_says_who_does() {
+    let mut group = Group::serving();
+    let leader = group.leaders()[0];
+    let other = (leader + 1) % SIZE;
+    assert!(!group.answers(other));
+    let [(_, AnyMessage::NotLeader(NotLeader { leader: Some(named), group: members, .. }))] = &group.answers[..] else {
+        panic!("{:?}", group.answers)
+    };
+    let address_of = members.iter().find(|of| of.member == *named).map(|of| of.address);
+    assert_eq!(address_of, Some(address(leader)));
+}
+
+#[test]
+fn r9_4_elections_do_not_move_cluster_time() {
+    let mut group = Group::serving();
+    let (_, before) = group.time.unwrap();
+    for _ in 0..6 {
+        let leader = group.leaders()[0];
+        group.kill(leader);
+        group.run(3_500);
+        group.start(leader);
+        group.run(1_500);
+    }
+    let (_, after) = group.time.unwrap();
+    assert!((before - 300..=before).contains(&after), "{before} ms ahead, then {after} ms: at most 50 ms less each");
+}
+
+#[test]
+fn r9_4_a_member_that_has_just_started_remembers_nothing_and_time_stands_still() {
+    let mut group = Group::serving();
+    (0..SIZE).for_each(|index| group.kill(index));
+    (0..SIZE).for_each(|index| group.start(index));
+    group.run(3_000);
+    let (_, ahead) = group.time.unwrap();
+    assert!((0..=1_000).contains(&ahead) || ahead.abs() < 100, "it began at the reservation at most: {ahead}");
+}
+
+/// What a folder has promised is gone with the folder, whatever listens at its address.
+#[test]
+fn r9_6_a_new_folder_at_a_members_place_is_not_that_member() {
+    let mut group = Group::serving();
+    let leader = group.leaders()[0];
+    let lost = (leader + 1) % SIZE;
+    group.kill(lost);
+    group.folders.remove(&lost);
+    let identity = 99;
+    let options = CoordinatorOptions { begins: false, ..process_options(lost, 1, identity) };
+    group.members[lost] = Some(World::try_new(options, MemoryDisk::default(), group.now).unwrap());
+    group.run(2_000);
+    assert_eq!(group.member(lost).coordinator.members(), BTreeSet::new(), "nobody has invited it");
+    assert_eq!(group.leaders(), [leader]);
+    group.kill(leader);
+    group.run(5_000);
+    assert_eq!(group.leaders(), [], "one of three is no majority, and the new folder has no vote");
+    group.start(leader);
+    group.run(3_000);
+    assert_eq!(group.leaders().len(), 1);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use kasha_types::MemberId;
+use kasha_types::planted::{self, Bug};
+use kasha_types::{MemberId, ViewNumber};
 
 use crate::{Effect, Effects, Endpoint};
 
@@ -13,28 +14,75 @@ use crate::{Effect, Effects, Endpoint};
 pub struct CoordinatorLinks {
     /// Where [`Endpoint::Coordinator`] is.
     address: Option<SocketAddr>,
+    /// So many further addresses the process was started with: [`Endpoint::Seed`]s. Any of them may be of a member.
+    seeds: u16,
     /// The members of a group of several.
     members: BTreeMap<MemberId, SocketAddr>,
     leader: Option<MemberId>,
+    /// The latest view of which we have heard.
+    view: ViewNumber,
 }
 
 impl CoordinatorLinks {
-    /// Whoever leads, as far as is known: questions go there.
+    /// Whoever leads, as far as is known: questions go there. Any member says who that is.
     #[must_use]
     pub fn leader(&self) -> Endpoint {
-        self.leader.map_or(Endpoint::Coordinator, Endpoint::Member)
+        let somebody = self.leader.or_else(|| self.members.keys().next().copied());
+        somebody.map_or(Endpoint::Coordinator, Endpoint::Member)
+    }
+
+    /// The latest view of which we have heard.
+    #[must_use]
+    pub fn view(&self) -> ViewNumber {
+        self.view
+    }
+
+    /// A leader gives an order in this view. Whether it may: nobody has led a later one (R9.2).
+    pub fn obeys(&mut self, view: ViewNumber) -> bool {
+        let is_current = view >= self.view || planted::is_on(Bug::OlderViewObeyed);
+        self.view = self.view.max(view);
+        is_current
     }
 
     /// Everybody who may lead, or may do so soon: heartbeats go there (R9.9).
     pub fn all(&self) -> impl Iterator<Item = Endpoint> {
+        let seeds = if self.members.is_empty() { self.seeds } else { 0 };
         let alone = self.members.is_empty().then_some(Endpoint::Coordinator);
-        alone.into_iter().chain(self.members.keys().copied().map(Endpoint::Member))
+        let alone = alone.into_iter().chain((0..seeds).map(Endpoint::Seed));
+        alone.chain(self.members.keys().copied().map(Endpoint::Member))
     }
 
     /// Whether a frame from this endpoint is the coordinator's word: a member that does not lead says nothing.
     #[must_use]
     pub fn is_leader(&self, from: Endpoint) -> bool {
-        matches!(from, Endpoint::Coordinator | Endpoint::Member(_))
+        match from {
+            Endpoint::Coordinator | Endpoint::Member(_) => true,
+            Endpoint::Seed(seed) => seed < self.seeds,
+            Endpoint::Core(_) | Endpoint::Conn(_) => false,
+        }
+    }
+
+    /// For a process that was started with so many addresses besides [`Endpoint::Coordinator`].
+    #[must_use]
+    pub fn with_seeds(seeds: u16) -> Self {
+        Self { seeds, ..Self::default() }
+    }
+
+    /// A member that does not lead says who does, and who the members are.
+    pub fn redirect(
+        &mut self,
+        view: ViewNumber,
+        leader: Option<MemberId>,
+        group: impl IntoIterator<Item = (MemberId, SocketAddr)>,
+        out: &mut Effects,
+    ) {
+        let members: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
+        if view < self.view || members.len() < 2 {
+            return;
+        }
+        self.view = view;
+        self.set_members(members, out);
+        self.leader = leader.filter(|leader| self.members.contains_key(leader));
     }
 
     /// The leader listens at this address, and these are the members. Tells the shell what is new.
@@ -51,12 +99,16 @@ impl CoordinatorLinks {
         if members.is_empty() && self.address.replace(leader) != Some(leader) {
             out.push(Effect::Route { to: Endpoint::Coordinator, address: leader });
         }
+        self.leader = members.iter().find(|(_, address)| **address == leader).map(|(member, _)| *member);
+        self.set_members(members, out);
+    }
+
+    fn set_members(&mut self, members: BTreeMap<MemberId, SocketAddr>, out: &mut Effects) {
         for (&member, &address) in &members {
             if self.members.get(&member) != Some(&address) {
                 out.push(Effect::Route { to: Endpoint::Member(member), address });
             }
         }
-        self.leader = members.iter().find(|(_, address)| **address == leader).map(|(member, _)| *member);
         self.members = members;
     }
 }

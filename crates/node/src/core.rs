@@ -135,10 +135,11 @@ pub(crate) struct Scratch {
 
 impl Core {
     pub fn new(options: NodeOptions) -> Self {
+        let seeds = u16::try_from(options.seeds.len()).expect("a few addresses");
         Self {
             options,
             configuration: None,
-            coordinator: CoordinatorLinks::default(),
+            coordinator: CoordinatorLinks::with_seeds(seeds),
             cluster_time: ClusterTime(0),
             told_time: ToldTime::default(),
             clients_below: ClientId(0),

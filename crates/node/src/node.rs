@@ -18,7 +18,7 @@ mod view;
 
 use std::collections::BTreeMap;
 
-use kasha_machine::{Askers, Disk, Effect, Effects, FileName, Gate, Input, Machine};
+use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::message::Report;
@@ -67,6 +67,10 @@ impl Node {
         let mut core = Core::new(options);
         if let Some(address) = core.options.coordinator {
             core.coordinator.learn(address, [], out);
+        }
+        for (seed, address) in (0..).zip(&core.options.seeds) {
+            let Some(address) = *address else { continue };
+            out.push(Effect::Route { to: Endpoint::Seed(seed), address });
         }
         core.told = Told::load(core.options.cluster, disk)?;
         core.learn_cluster_time(core.told.cluster_time);

@@ -137,6 +137,7 @@ fn verdict(core: &mut Core, client: u64, expiry: Option<u64>) {
         cluster_time: ClusterTime(1000),
         expired,
         alive: alive.into_iter().collect(),
+        view: kasha_types::ViewNumber(1),
     });
 }
 

@@ -289,12 +289,14 @@ impl Scene {
                 lease_millis: number(u, 1000)?,
                 cluster_time: ClusterTime(number(u, 1_000_000)?),
                 clients_below: client,
+                view: kasha_types::ViewNumber(1),
             }
             .into(),
             4 => message::LeaseVerdict {
                 cluster_time: ClusterTime(number(u, 1_000_000)?),
                 expired: vec![client],
                 alive: vec![LeaseInfo { client, expiry: ClusterTime(number(u, 1_000_000)?) }],
+                view: kasha_types::ViewNumber(1),
             }
             .into(),
             5 => message::GetStatus { id: u.arbitrary()? }.into(),

@@ -108,7 +108,7 @@ pub(crate) struct Network {
     sweep_at: Option<Tick>,
     pub(crate) stats: NetworkStats,
     /// Goodbyes of the coordinator's since it last said anything else, and the last one's reason.
-    refusals: (u8, String),
+    refusals: (u8, String, Option<Endpoint>),
     /// The loop's turns, and what its thread has allocated: for whoever asks.
     pub(crate) turns: Turns,
     heap: Option<fn() -> HeapUse>,
@@ -155,7 +155,7 @@ impl Network {
             scratch: vec![0; READ_BYTES],
             sweep_at: None,
             stats: NetworkStats::default(),
-            refusals: (0, String::new()),
+            refusals: (0, String::new(), None),
             turns: Turns::new(),
             heap,
         })
@@ -193,7 +193,7 @@ impl Network {
     /// Why the coordinator will never talk to this process, if that is so. One goodbye proves nothing: bits may have been
     /// flipped on the way.
     pub(crate) fn is_refused(&self) -> Option<&str> {
-        let (times, reason) = &self.refusals;
+        let (times, reason, _) = &self.refusals;
         (*times >= REFUSALS_MAX).then_some(reason)
     }
 

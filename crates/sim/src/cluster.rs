@@ -182,7 +182,9 @@ fn coordinator_options(shape: &Shape, member: u16, spawn: &Spawn<'_>) -> Coordin
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         boot: Some(spawn.boot),
         begins: member == 1,
-        group: usize::from(shape.coordinators),
+        group: u8::try_from(shape.coordinators).expect("few"),
+        node: NodeId(member),
+        process: Incarnation(spawn.life << 32 | u64::from(member)),
         // Files are begun anew within a run.
         journal_bytes: 64 * 1024,
         seed: spawn.seed,

@@ -89,6 +89,10 @@ id!(
     AttachId(u32), "attach-"
 );
 id!(
+    /// A view of the group of coordinators: one of its members leads it. Later views have greater numbers.
+    ViewNumber(u64), "view-"
+);
+id!(
     /// One transport connection of one event loop; never reused within a process.
     ConnId(u64), "conn-"
 );

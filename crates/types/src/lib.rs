@@ -17,7 +17,7 @@ pub use checksum::{chained, crc32c, crc32c_append};
 pub use clock::{ClusterTime, Tick, TimeBounds};
 pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,
-    ListVersion, MemberId, NodeId, RpcId, Sequence, ShardId, TableId,
+    ListVersion, MemberId, NodeId, RpcId, Sequence, ShardId, TableId, ViewNumber,
 };
 pub use keys::{KeyHash, OperationName, Slot, body_hash, key_hash, slot_of};
 pub use position::{ENTRY_HEADER_BYTES, EntryOffset, LocalPosition, LogEnd, LogPosition, LogSlice, Round, SegmentId};

@@ -223,6 +223,8 @@ bugs! {
     ClusterTimeReused = "cluster_time_reused",
     /// R4.7: a coordinator that starts again begins at the time it has reserved, in the same boot of its machine, too.
     TimeFromReservationInOneBoot = "time_from_reservation_in_one_boot",
+    /// R9.2: a node obeys a leader although it has heard of a later view.
+    OlderViewObeyed = "older_view_obeyed",
     /// R9.4: a new leader goes on from the ClusterTime that it remembers itself, and asks none of its quorum.
     TimeFromOwnMemory = "time_from_own_memory",
     /// R4.7: a session that has heard ClusterTime once counts on by its own clock alone.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
     Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, MemberId, NodeId, Round, RpcId, SegmentId, Sequence,
-    ShardId, Slot, TableId, Tick,
+    ShardId, Slot, TableId, Tick, ViewNumber,
 };
 
 /// Bytes that are not what they should be. The connection they came on is closed; nothing was changed.
@@ -146,6 +146,7 @@ newtype!(
     ListVersion,
     LogEnd,
     MemberId,
+    ViewNumber,
     NodeId,
     Round,
     SegmentId,

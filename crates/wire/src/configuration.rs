@@ -154,6 +154,10 @@ pub struct Configuration {
 pub struct GroupMember {
     /// Which one.
     pub member: MemberId,
+    /// The node of its process.
+    pub node: NodeId,
+    /// The identity of its process's data folder: only a process with this folder is the member.
+    pub folder: u32,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -267,7 +271,7 @@ wire_struct! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
-    GroupMember { member, address }
+    GroupMember { member, node, folder, address }
 }
 
 impl Wire for Configuration {

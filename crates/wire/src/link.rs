@@ -136,10 +136,10 @@ carries! {
     /// The coordinator to a client.
     ToSession { SessionOpened, LeaseRenewed, LeaseLost, TableAnswer }
     /// Everybody to a client.
-    ToClient { ConfigurationIs, ToSession, StatusIs, TurnsAre, TimeIs }
+    ToClient { ConfigurationIs, ToSession, StatusIs, TurnsAre, TimeIs, NotLeader }
 
     /// The coordinator to an operator.
-    ToOperator { GivenUp, Goodbye }
+    ToOperator { GivenUp, NotLeader, Goodbye }
 
     /// The coordinator to a node: time and terms. No other word counts, since they could not be taken back (F2).
     Orders { ConfigurationIs, HeartbeatAnswer, LeaseVerdict }
@@ -150,7 +150,7 @@ carries! {
     /// Members and witnesses to their primary, and primaries of other shards.
     ToPrimary { FenceReport, Attached, Mismatch, SegmentCopied, LogPiece, WitnessHolds, GcDone, Words }
     /// Everybody to a node.
-    ToNode { Orders, GetConfiguration, GetStatus, Ping, Pong, ToMember, ToWitness, ToPrimary, Welcome, Goodbye }
+    ToNode { Orders, NotLeader, GetConfiguration, GetStatus, Ping, Pong, ToMember, ToWitness, ToPrimary, Welcome, Goodbye }
 }
 
 #[cfg(test)]

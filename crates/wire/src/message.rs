@@ -11,14 +11,14 @@ use std::net::SocketAddr;
 
 use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogEnd, LogPosition, MemberId, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
+    ListVersion, LogEnd, LogPosition, MemberId, NodeId, RpcId, SegmentId, ShardId, TableId, Tick, ViewNumber,
 };
 
 use crate::codec::Bytes;
 use crate::link::{Message, carries, unexpected};
 use crate::status::{CoreStatus, LoopTurns, LoopUsage};
 use crate::version::{WireVersion, WireVersions};
-use crate::{Configuration, DecodeError, Kind, Reader, Served, Wire, wire_struct};
+use crate::{Configuration, DecodeError, GroupMember, Kind, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
 pub use crate::word::{BehindWhat, Told, WordOf};
@@ -255,6 +255,8 @@ macro_rules! message_table {
                 /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against); 0: it tells
                 /// nothing.
                 clients_below: ClientId,
+                /// The view in which the coordinator leads. Who has heard of a later one obeys it no more (R9.2).
+                view: ViewNumber,
             },
             /// Primary to coordinator: which of these clients have lost their lease?
             LeaseQuery = 26 {
@@ -269,6 +271,8 @@ macro_rules! message_table {
                 expired: Vec<ClientId>,
                 /// Those of the asked that are alive, with the end of their lease.
                 alive: Vec<LeaseInfo>,
+                /// The view in which the coordinator leads, as in `HeartbeatAnswer`.
+                view: ViewNumber,
             },
             /// Core to core: do we hear each other? What is heard is told to the coordinator (pitfall 9).
             Ping = 28 {
@@ -498,10 +502,24 @@ macro_rules! message_table {
             Grouped = 48 {
                 /// Who says it.
                 from: MemberId,
-                /// To whom. A process that is a member of no group becomes this one.
+                /// The process of that member.
+                process: Incarnation,
+                /// To whom.
                 to: MemberId,
+                /// The identity of the folder of `to`, if the sender knows it; 0: it does not. A process with this folder that is no member as
+                /// yet becomes one.
+                folder: u32,
                 /// A message of the log that the group replicates.
                 message: Bytes,
+            },
+            /// A member of the group of coordinators that does not lead, to whoever asks it as if it did.
+            NotLeader = 49 {
+                /// The view in which it is. Of two such answers the one with the greater view is newer.
+                view: ViewNumber,
+                /// Who leads that view, as far as it knows.
+                leader: Option<MemberId>,
+                /// All members.
+                group: Vec<GroupMember>,
             },
         }
     };

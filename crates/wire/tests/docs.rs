@@ -159,7 +159,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 33);
+    assert_eq!(rows.len(), 34);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }
@@ -250,6 +250,8 @@ fn sizes_of_ids() {
         KeyHash,
         ListVersion,
         LogEnd,
+        MemberId,
+        ViewNumber,
         Round,
         Sequence,
         Tick,

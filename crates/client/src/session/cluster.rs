@@ -6,7 +6,7 @@ use std::time::Duration;
 use kasha_machine::{CoordinatorLinks, Effect, Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
-use kasha_wire::message::TimeIs;
+use kasha_wire::message::{NotLeader, TimeIs};
 use kasha_wire::{Configuration, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
@@ -74,6 +74,13 @@ impl Cluster {
         if self.configuration.is_some() {
             self.seek_at.get_or_insert(now.after(limits::COORDINATOR_SOUGHT_INTERVAL));
         }
+    }
+
+    /// A member of the group of coordinators does not lead. What was asked is asked again, by time.
+    pub(super) fn on_not_leader(&mut self, told: NotLeader, out: &mut Effects) -> Known {
+        let NotLeader { view, leader, group } = told;
+        self.coordinator.redirect(view, leader, group.into_iter().map(|of| (of.member, of.address)), out);
+        Known::Yes
     }
 
     /// When the configuration is to be asked for next.

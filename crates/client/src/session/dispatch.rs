@@ -48,6 +48,7 @@ impl Session {
             ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),
             ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),
             ToClient::TimeIs(told) => self.cluster.correct_time(&told, now),
+            ToClient::NotLeader(told) => self.cluster.on_not_leader(told, out),
             ToClient::ToSession(_) if !from_coordinator => Known::No,
             ToClient::ToSession(ToSession::SessionOpened(opened)) => self.on_session_opened(&opened, now),
             ToClient::ToSession(ToSession::LeaseRenewed(renewed)) => self.on_lease_renewed(&renewed, now),

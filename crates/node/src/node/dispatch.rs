@@ -16,7 +16,7 @@ use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncReq
 use kasha_wire::link::{Orders, ToMember, ToNode, ToPrimary, ToWitness};
 use kasha_wire::message::{
     Attach, Attached, ConfigurationIs, Fence, FetchLog, GetConfiguration, GetStatus, Goodbye, HeartbeatAnswer,
-    LeaseVerdict, LogPiece, Mismatch, Ping, Pong, SegmentCopied, StatusIs, Words,
+    LeaseVerdict, LogPiece, Mismatch, NotLeader, Ping, Pong, SegmentCopied, StatusIs, Words,
 };
 use kasha_wire::{Message, Refusal, Refused};
 
@@ -140,6 +140,10 @@ impl Node {
             // Time and terms that a stranger makes up could not be taken back (F2).
             ToNode::Orders(_) if !self.core.coordinator.is_leader(from) => return false,
             ToNode::Orders(order) => self.on_order(now, order, out),
+            ToNode::NotLeader(NotLeader { view, leader, group }) => {
+                let group = group.into_iter().map(|of| (of.member, of.address));
+                self.core.coordinator.redirect(view, leader, group, out);
+            }
             ToNode::GetConfiguration(GetConfiguration { have }) => self.tell_configuration(from, have, out),
             ToNode::GetStatus(GetStatus { id }) => {
                 send(from, &StatusIs { id, status: self.status(now) }, Gate::Now, out);
@@ -165,7 +169,10 @@ impl Node {
             Orders::ConfigurationIs(ConfigurationIs { configuration }) => {
                 self.on_configuration(now, configuration, out);
             }
-            Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }) => {
+            // What a leader that stood still has left in buffers does not count any more.
+            Orders::HeartbeatAnswer(HeartbeatAnswer { view, .. }) | Orders::LeaseVerdict(LeaseVerdict { view, .. })
+                if !self.core.coordinator.obeys(view) => {}
+            Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below, .. }) => {
                 self.core.learn_cluster_time(cluster_time);
                 // A coordinator that only listens tells no time (R9.13): that is no bound of it.
                 if sent <= now && cluster_time > ClusterTime(0) {
@@ -180,7 +187,7 @@ impl Node {
                     self.core.lease_until = self.core.lease_until.max(until);
                 }
             }
-            Orders::LeaseVerdict(LeaseVerdict { cluster_time, expired, alive }) => {
+            Orders::LeaseVerdict(LeaseVerdict { cluster_time, expired, alive, .. }) => {
                 self.core.learn_cluster_time(cluster_time);
                 for replica in self.replicas.values_mut() {
                     replica.on_lease_verdict(&mut self.core, &expired, &alive, out);

@@ -75,6 +75,8 @@ pub struct NodeOptions {
     pub control: Option<SocketAddr>,
     /// Where the coordinator listens. `None`: the shell knows its name.
     pub coordinator: Option<SocketAddr>,
+    /// Further addresses of members of the group of coordinators, as the process was started with them.
+    pub seeds: Vec<Option<SocketAddr>>,
     /// Bytes of a segment; the same on all nodes of a cluster.
     pub segment_bytes: u32,
     /// Memory for the log of each replica.
@@ -121,6 +123,7 @@ impl NodeOptions {
             addresses,
             control: None,
             coordinator: coordinator.into(),
+            seeds: Vec::new(),
             segment_bytes: limits::SEGMENT_BYTES,
             replica_memory_max_bytes: 1024 * 1024 * 1024,
             buffers: Buffers::default(),

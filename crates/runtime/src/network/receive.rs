@@ -214,7 +214,7 @@ impl Network {
                     return Verdict::Continue;
                 }
                 self.stats.frames_received += 1;
-                if from == Endpoint::Coordinator {
+                if self.refusals.2 == Some(from) {
                     self.refusals.0 = 0;
                 }
                 if self.inbound.frame(now, from, kind, payload, deliver) { Verdict::Pause } else { Verdict::Continue }
@@ -224,8 +224,8 @@ impl Network {
                     // The reason is written for the operator of this side.
                     Ok(Handshake::Goodbye(Goodbye { reason })) => {
                         tracing::warn!(%id, reason, "the other side closes");
-                        if role == Role::Dialled(Endpoint::Coordinator) {
-                            self.refusals = (self.refusals.0.saturating_add(1), reason);
+                        if let Role::Dialled(from @ (Endpoint::Coordinator | Endpoint::Member(_))) = role {
+                            self.refusals = (self.refusals.0.saturating_add(1), reason, Some(from));
                         }
                     }
                     Ok(Handshake::Hello(_) | Handshake::Welcome(_)) | Err(_) => {

@@ -59,6 +59,7 @@ newtypes!(
     AttachId,
     ListVersion,
     MemberId,
+    ViewNumber,
     LogEnd,
     NodeId,
     Round,
@@ -142,7 +143,7 @@ structs! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
-    GroupMember { member, address }
+    GroupMember { member, node, folder, address }
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     Knowledge { configuration, clients_below, shards }
@@ -416,7 +417,7 @@ macro_rules! every_type {
     ($each:ident) => {
         every_type!($each: u8, u16, u32, u64, u128, i64, bool, Option<u32>, Vec<u16>, String, Bytes, SocketAddr,
             AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
-            AttachId, ListVersion, MemberId, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
+            AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
             TableCommand, TableOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,

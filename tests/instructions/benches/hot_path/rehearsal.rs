@@ -77,6 +77,7 @@ impl Rehearsal {
                 lease_millis: 60_000,
                 cluster_time: this.cluster_time(),
                 clients_below: ClientId(1000),
+                view: kasha_types::ViewNumber(1),
             });
             for _ in 0..SETTLING_TURNS {
                 this.turn(SETTLING_NANOS);
