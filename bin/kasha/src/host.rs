@@ -224,15 +224,17 @@ impl RunningNode {
             None => None,
         };
         let own = control.as_ref().map(|(_, address)| *address);
+        // Our own member is nobody's as yet, and does not answer.
+        let others: Vec<_> = spec.coordinators.iter().filter(|place| place.address() != own).cloned().collect();
         let (cluster, begins) = match (data.cluster(), &spec.hosts) {
-            (ClusterId(0), Some(_)) => match ask_others(&spec.coordinators, own, &resolver) {
+            (ClusterId(0), Some(_)) => match ask_cluster(&others, &resolver, None) {
                 // It has begun already, and this folder is new.
-                Some(cluster) => (cluster, false),
-                None => (ClusterId(random_u64().max(1)), true),
+                Ok(cluster) if others.len() > 1 => (cluster, false),
+                Ok(_) | Err(_) => (ClusterId(random_u64().max(1)), true),
             },
-            (ClusterId(0), None) => (discover_cluster(&spec.coordinators, &resolver)?, false),
+            (ClusterId(0), None) => (discover_cluster(&others, &resolver)?, false),
             // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
-            (known, None) => (ask_cluster(&spec.coordinators, &resolver, Some(known)).unwrap_or(known), false),
+            (known, None) => (ask_cluster(&others, &resolver, Some(known)).unwrap_or(known), false),
             (known, Some(_)) => (known, true),
         };
         data.join(cluster)?;
@@ -307,7 +309,8 @@ impl RunningNode {
         (listener, address): (TcpListener, SocketAddr),
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
-        let (incarnation, folder) = (self.folder().incarnation(), self.folder().coordinator());
+        let incarnation = self.folder().incarnation();
+        let folder = self.folder().coordinator();
         // Who begins no cluster takes all of that from the cluster.
         let nothing = Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
         let made = hosts.map(|hosts| CoordinatorOptions {
@@ -515,16 +518,6 @@ fn ask_cluster(coordinators: &[Place], resolver: &Resolver, wanted: Option<Clust
         }
     }
     Err(problem)
-}
-
-/// The cluster that another member than our own knows of.
-fn ask_others(coordinators: &[Place], own: Option<SocketAddr>, resolver: &Resolver) -> Option<ClusterId> {
-    let others: Vec<_> = coordinators.iter().filter(|place| place.address() != own).cloned().collect();
-    // A name that is our own is nobody's as yet, and does not answer.
-    if others.len() == coordinators.len() && others.len() < 2 {
-        return None;
-    }
-    ask_cluster(&others, resolver, None).ok()
 }
 
 /// Runs nodes until the operator asks them to stop, or one of their loops fails.

@@ -77,9 +77,13 @@ impl Cluster {
     }
 
     /// A member of the group of coordinators does not lead. What was asked is asked again, by time.
-    pub(super) fn on_not_leader(&mut self, told: NotLeader, out: &mut Effects) -> Known {
+    pub(super) fn on_not_leader(&mut self, told: NotLeader, now: Tick, out: &mut Effects) -> Known {
         let NotLeader { view, leader, group } = told;
+        let before = self.coordinator.leader();
         self.coordinator.redirect(view, leader, group.into_iter().map(|of| (of.member, of.address)), out);
+        if self.coordinator.leader() != before {
+            self.ask_at = now;
+        }
         Known::Yes
     }
 
@@ -184,7 +188,11 @@ impl Session {
         let Some(configuration) = &cluster.configuration else {
             let seed = Endpoint::Seed((cluster.questions % self.options.seeds.count()) as u16);
             cluster.ask_at = now.after(RETRY);
-            send_message(seed, &message::GetConfiguration { have: ConfigVersion(0) }, out);
+            let question = message::GetConfiguration { have: ConfigVersion(0) };
+            send_message(seed, &question, out);
+            if let leader @ Endpoint::Member(_) = cluster.coordinator.leader() {
+                send_message(leader, &question, out); // one that does not lead has named it
+            }
             return;
         };
         // A node can tell while the coordinator is away; the coordinator can tell when the nodes do not know yet.

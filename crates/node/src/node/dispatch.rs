@@ -138,7 +138,7 @@ impl Node {
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToNode, out: &mut Effects) -> bool {
         match message {
             // Time and terms that a stranger makes up could not be taken back (F2).
-            ToNode::Orders(_) if !self.core.coordinator.is_leader(from) => return false,
+            ToNode::Orders(_) | ToNode::NotLeader(_) if !self.core.coordinator.is_leader(from) => return false,
             ToNode::Orders(order) => self.on_order(now, order, out),
             ToNode::NotLeader(NotLeader { view, leader, group }) => {
                 let group = group.into_iter().map(|of| (of.member, of.address));
