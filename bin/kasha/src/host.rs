@@ -227,10 +227,11 @@ impl RunningNode {
         // Our own member is nobody's as yet, and does not answer.
         let others: Vec<_> = spec.coordinators.iter().filter(|place| place.address() != own).cloned().collect();
         let (cluster, begins) = match (data.cluster(), &spec.hosts) {
+            (ClusterId(0), Some(_)) if spec.coordinators.len() == 1 => (ClusterId(random_u64().max(1)), true),
             (ClusterId(0), Some(_)) => match ask_cluster(&others, &resolver, None) {
                 // It has begun already, and this folder is new.
-                Ok(cluster) if others.len() > 1 => (cluster, false),
-                Ok(_) | Err(_) => (ClusterId(random_u64().max(1)), true),
+                Ok(cluster) => (cluster, false),
+                Err(_) => (ClusterId(random_u64().max(1)), true),
             },
             (ClusterId(0), None) => (discover_cluster(&others, &resolver)?, false),
             // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.

@@ -326,8 +326,9 @@ impl SimDisk {
             _ => 0,
         };
         let len = self.cached.get(&file).map_or(0, Content::len);
+        let shortest = shortest.min(len);
         if shortest > 0 {
-            self.truncate(file, rng.below(shortest.min(len)));
+            self.truncate(file, rng.below(shortest));
         } else if rng.chance(1, 2) {
             self.remove(file);
         } else {

@@ -99,7 +99,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ExpiryInRecovery, Scenario::ClientLeases, 40, "synced_survives"),
     caught(Bug::LeasesNotExtended, Scenario::BlackoutReplicated, 40, "expiry_by_verdict"),
     caught(Bug::ClientIdsReused, Scenario::CoordinatorOutage, 10, "counts_grow"),
-    caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "F2"),
+    caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "R9.11"),
     caught(Bug::TimeFromReservationInOneBoot, Scenario::Lifetimes, 10, "time_goes_on"),
     caught(Bug::TimeLeftFromOwnClock, Scenario::Lifetimes, 20, "time_goes_on"),
     caught(Bug::VersionFromPosition, Scenario::OldPrimary, 10, "linearizable_keys"),
