@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, State};
-use kasha_runtime::{DataDir, FolderDisk};
+use kasha_runtime::{DataDir, FolderDisk, Owner};
 use kasha_types::ClusterId;
 use kasha_wire::NodeInfo;
 
@@ -33,18 +33,19 @@ impl Nodes {
     /// The nodes that the cluster in this folder has, or that a new one is to have.
     pub fn of(data: &Path, nodes: Option<u16>, cores: Option<u8>) -> Result<Self> {
         let folder = data.display();
-        let first = DataDir::owner(&node_folder(data, 1))?;
-        let stored = if first.is_some() { stored(data)? } else { None };
-        match (cores, first) {
-            (Some(given), Some(first)) if given != first.cores => bail!(
+        let folders = node_folders(data)?;
+        let any = folders.iter().min_by_key(|(number, _)| *number).map(|(_, owner)| *owner);
+        let stored = stored(data, &folders)?;
+        match (cores, any) {
+            (Some(given), Some(any)) if given != any.cores => bail!(
                 "--cores {given}: the nodes in {folder} were made for {0} cores each: leave --cores away, or give --cores {0} \
                  (K0111)",
-                first.cores
+                any.cores
             ),
             _ => {}
         }
         if stored.is_none() {
-            check_unjoined(data)?;
+            check_unjoined(data, &folders)?;
         }
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
@@ -54,7 +55,7 @@ impl Nodes {
                 nodes.unwrap_or_default()
             ),
         };
-        Ok(Self { numbers, cores: cores.or(first.map(|owner| owner.cores)).unwrap_or(1) })
+        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1) })
     }
 }
 
@@ -63,12 +64,32 @@ pub fn node_folder(data: &Path, node: u16) -> PathBuf {
     data.join(format!("node-{node}"))
 }
 
-/// What the coordinator's files hold. `None`: there is no cluster yet, whatever a start left that failed.
-fn stored(data: &Path) -> Result<Option<State>> {
-    let first = DataDir::open(&node_folder(data, 1))?;
-    let state = stored_in(&first)?;
-    first.check_coordinator(state.is_some())?;
-    Ok(state)
+/// The folders of nodes that are here.
+fn node_folders(data: &Path) -> Result<Vec<(u16, Owner)>> {
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(data).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node-")).and_then(|number| number.parse().ok());
+        let Some(number) = number else { continue };
+        folders.extend(DataDir::owner(&entry.path())?.map(|owner| (number, owner)));
+    }
+    Ok(folders)
+}
+
+/// What the coordinator's files hold, in whichever folders they are: the newest of its group's. `None`: there is no cluster yet,
+/// whatever a start left that failed.
+fn stored(data: &Path, folders: &[(u16, Owner)]) -> Result<Option<State>> {
+    let mut newest: Option<State> = None;
+    for &(number, _) in folders {
+        let folder = DataDir::open(&node_folder(data, number))?;
+        let state = stored_in(&folder)?;
+        folder.check_coordinator(state.is_some())?;
+        let version = |state: &State| (state.configuration().version, state.applied());
+        if state.as_ref().map(version) > newest.as_ref().map(version) {
+            newest = state;
+        }
+    }
+    Ok(newest)
 }
 
 /// What the files of the coordinator in this folder hold. `None`: there is no cluster yet.
@@ -78,16 +99,13 @@ pub fn stored_in(folder: &DataDir) -> Result<Option<State>> {
 }
 
 /// Without a coordinator's files no folder of a node may be that of a cluster: a new cluster would pass by what the folder holds.
-fn check_unjoined(data: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(data).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_other_node = name.to_str().is_some_and(|name| name.starts_with("node-") && name != "node-1");
-        let owner = if is_other_node { DataDir::owner(&entry.path())? } else { None };
-        if let Some(owner) = owner.filter(|owner| owner.cluster != ClusterId(0)) {
+fn check_unjoined(data: &Path, folders: &[(u16, Owner)]) -> Result<()> {
+    for (number, owner) in folders {
+        if *number != 1 && owner.cluster != ClusterId(0) {
             bail!(
                 "the data folder {} belongs to {}, and the files of its coordinator, which were in {}, are gone: put them back, \
                  or give a new cluster a folder of its own with --data (K0105)",
-                entry.path().display(),
+                node_folder(data, *number).display(),
                 owner.cluster,
                 node_folder(data, 1).display()
             );

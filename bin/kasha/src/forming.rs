@@ -22,14 +22,14 @@ pub enum Formed {
 
 /// Waits until every shard serves, the operator asks to stop, or `check` fails. If that takes long, prints what it waits for.
 pub fn wait_until_serving(
-    coordinator: SocketAddr,
+    members: &[SocketAddr],
     asked: &StopRequest,
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<Formed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = ClientOptions { connect_timeout: Duration::from_secs(60), ..ClientOptions::default() };
-        let mut connecting = std::pin::pin!(Client::connect_with([coordinator.to_string()], options));
+        let mut connecting = std::pin::pin!(Client::connect_with(members.iter().map(ToString::to_string), options));
         let client = loop {
             match tokio::time::timeout(Duration::from_millis(50), &mut connecting).await {
                 Ok(client) => break client.context("the cluster does not come up")?,

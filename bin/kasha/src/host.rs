@@ -192,6 +192,8 @@ pub struct RunningNode {
     listens: Vec<SocketAddr>,
     /// The coordinator's address, unless it has a name.
     coordinator: Option<SocketAddr>,
+    /// Where the process listens as a member of the coordinator's group.
+    control: Option<SocketAddr>,
 }
 
 /// What the cores of a node have in common.
@@ -251,6 +253,7 @@ impl RunningNode {
             data: Arc::new(Mutex::new(data)),
             listens: bound,
             coordinator,
+            control: own,
         };
         let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
         let control_address = control.as_ref().and_then(|(_, bound)| advertised_control(spec, *bound, &addresses));
@@ -284,6 +287,11 @@ impl RunningNode {
     /// Where the cores listen, and the coordinator if it runs here: port 0 has become the port that was taken.
     pub fn listens(&self) -> (&[SocketAddr], Option<SocketAddr>) {
         (&self.listens, self.coordinator.filter(|_| self.hosts_coordinator))
+    }
+
+    /// Where the process listens as a member of the coordinator's group.
+    pub fn control(&self) -> Option<SocketAddr> {
+        self.control
     }
 
     /// Asks the cores to sync everything that they answered, to have their witness lists emptied, and to end (R7.7).

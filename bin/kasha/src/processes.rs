@@ -76,7 +76,7 @@ pub fn end_with(parent: u32) -> Result<()> {
 }
 
 /// Starts all nodes, and looks after them until it is told to stop, or one of them fails.
-pub fn run(specs: Vec<Spec>, coordinator: SocketAddr, flag: &str, data: &Path) -> Result<()> {
+pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) -> Result<()> {
     let asked = StopRequest::listen()?;
     let mut nodes = Vec::new();
     for spec in specs {
@@ -84,9 +84,9 @@ pub fn run(specs: Vec<Spec>, coordinator: SocketAddr, flag: &str, data: &Path) -
         nodes.push(Node { spec, process });
     }
     let formed =
-        wait_until_serving(coordinator, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
+        wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
     match formed {
-        Ok(Formed::Serving) => tell_ready(&nodes, coordinator, flag, data),
+        Ok(Formed::Serving) => tell_ready(&nodes, members[0], flag, data),
         Ok(Formed::AskedToStop) => {}
         Err(error) => {
             let _ = stop(nodes);

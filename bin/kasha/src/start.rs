@@ -140,7 +140,7 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
 }
 
 pub fn run(arguments: &StartArguments) -> Result<()> {
-    let mut coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
+    let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
     check_folder(arguments)?;
     let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores)?;
@@ -152,21 +152,29 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     make_folder_of_nodes(&arguments.data)?;
     if arguments.processes {
         let specs = specs(arguments, &of_folder, &addresses);
-        return crate::processes::run(specs, coordinator, &flag(arguments, coordinator), &arguments.data);
+        let members = controls(arguments, &of_folder, &addresses);
+        return crate::processes::run(specs, &members, &flag(arguments, coordinator), &arguments.data);
     }
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
-    let mut nodes = Vec::new();
+    let mut nodes: Vec<RunningNode> = Vec::new();
+    // Any of them may lead, and the folder of any may be gone.
+    let mut members = controls(arguments, &of_folder, &addresses);
     for (&node, listen) in of_folder.numbers.iter().zip(&addresses) {
-        let hosts = (node == 1).then(|| cluster.clone());
+        let listen: Vec<_> = listen.iter().copied().map(Place::from).collect();
+        let control = if node == 1 { Some(Control::chosen(coordinator)) } else { Control::beside(listen.first()) };
         let spec = NodeSpec {
             node,
             data: node_folder(&arguments.data, node),
             advertise: Vec::new(),
-            listen: listen.iter().copied().map(Place::from).collect(),
-            coordinators: vec![coordinator.into()],
-            control: if node == 1 { Some(Control::chosen(coordinator)) } else { Control::beside(listen.first().copied().map(Place::from).as_ref()) },
-            hosts,
+            coordinators: if members.is_empty() {
+                control.iter().map(|control| control.place.clone()).collect()
+            } else {
+                members.iter().copied().map(Place::from).collect()
+            },
+            listen,
+            control,
+            hosts: (node == 1).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             memory_bytes,
             lease: arguments.lease,
@@ -175,14 +183,15 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             limits,
             injected: Injected::default(),
         };
-        let node = RunningNode::start(&spec, &ended)?;
-        if let (_, Some(taken)) = node.listens() {
-            coordinator = taken;
+        let running = RunningNode::start(&spec, &ended)?;
+        if arguments.port == 0 {
+            members.extend(running.control());
         }
-        nodes.push(node);
+        nodes.push(running);
     }
+    let coordinator = nodes.iter().find_map(RunningNode::control).unwrap_or(coordinator);
     let asked = StopRequest::listen()?;
-    let formed = wait_until_serving(coordinator, &asked, || match endings.try_recv() {
+    let formed = wait_until_serving(&members, &asked, || match endings.try_recv() {
         Ok((name, Err(error))) => bail!("{name}: {error}"),
         Ok((_, Ok(()))) | Err(_) => Ok(()),
     })?;
@@ -203,6 +212,18 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     wait_and_stop(nodes, &endings, &asked)
 }
 
+/// Where each node listens as a member of the coordinator's group. Ports that are yet to be taken are not known.
+fn controls(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<SocketAddr> {
+    if arguments.port == 0 {
+        return Vec::new();
+    }
+    let of_node = |(&number, addresses): (&u16, &Vec<SocketAddr>)| match number {
+        1 => Some(SocketAddr::from(([127, 0, 0, 1], arguments.port))),
+        _ => Control::beside(addresses.first().copied().map(Place::from).as_ref())?.place.address(),
+    };
+    nodes.numbers.iter().zip(addresses).filter_map(of_node).collect()
+}
+
 /// What a client's command line needs to reach the cluster.
 fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
     if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") }
@@ -210,19 +231,21 @@ fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
 
 /// How each node is started as a process of its own.
 fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<Spec> {
-    let coordinator = format!("127.0.0.1:{}", arguments.port);
+    let members: Vec<_> = controls(arguments, nodes, addresses).iter().map(ToString::to_string).collect();
     let spec = |(&node, addresses): (&u16, &Vec<SocketAddr>)| {
         let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let mut words = vec![
             format!("--node={node}"),
             format!("--data={}", node_folder(&arguments.data, node).display()),
             format!("--listen={}", listen.join(",")),
-            format!("--coordinator={coordinator}"),
+            format!("--coordinator={}", members.join(",")),
             format!("--memory-mib={}", arguments.memory_mib),
             format!("--lease={}ms", arguments.lease.as_millis()),
         ];
         if node == 1 {
             words.extend(["--host-coordinator".to_owned(), format!("--nodes={}", nodes.numbers.len())]);
+            words.push(format!("--control=127.0.0.1:{}", arguments.port));
+            words.extend(arguments.group.map(|group| format!("--group={group}")));
             words.extend(arguments.shards.map(|shards| format!("--shards={shards}")));
             words.extend(arguments.faults.map(|faults| format!("--faults={faults}")));
             words.extend(arguments.durability.map(|durability| format!("--durability={durability:?}").to_lowercase()));

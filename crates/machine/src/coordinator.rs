@@ -16,6 +16,8 @@ pub struct CoordinatorLinks {
     address: Option<SocketAddr>,
     /// So many further addresses the process was started with: [`Endpoint::Seed`]s. Any of them may be of a member.
     seeds: u16,
+    /// The coordinator is alone, and it is known where.
+    is_alone: bool,
     /// The members of a group of several.
     members: BTreeMap<MemberId, SocketAddr>,
     leader: Option<MemberId>,
@@ -46,7 +48,7 @@ impl CoordinatorLinks {
 
     /// Everybody who may lead, or may do so soon: heartbeats go there (R9.9).
     pub fn all(&self) -> impl Iterator<Item = Endpoint> {
-        let seeds = if self.members.is_empty() { self.seeds } else { 0 };
+        let seeds = if self.members.is_empty() && !self.is_alone { self.seeds } else { 0 };
         let alone = self.members.is_empty().then_some(Endpoint::Coordinator);
         let alone = alone.into_iter().chain((0..seeds).map(Endpoint::Seed));
         alone.chain(self.members.keys().copied().map(Endpoint::Member))
@@ -93,6 +95,7 @@ impl CoordinatorLinks {
         out: &mut Effects,
     ) {
         let mut members: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
+        self.is_alone = members.len() == 1;
         if members.len() < 2 {
             members.clear();
         }

@@ -162,6 +162,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         patience: Duration::from_nanos(shape.lease * 2),
         client_lease_millis: shape.client_lease_millis,
         seed: spawn.seed,
+        seeds: (2..=shape.coordinators).map(|member| Some(address(0, member, 0))).collect(),
         control: (shape.coordinators > 1 && core.node.0 <= shape.coordinators).then(|| address(0, core.node.0, 0)),
         ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
     }

@@ -49,6 +49,7 @@ pub enum Scenario {
     OperationKeys,
     Expiring,
     Lifetimes,
+    Elections,
     Listing,
     Tables,
     Rebuild,
@@ -118,7 +119,7 @@ impl Scenario {
         (
             Self::CoordinatorGroup,
             "coordinator_group",
-            "three coordinators, of which one at a time dies, is paused or cut off, and nodes crash",
+            "three coordinators: they die, stand still, lose power and are cut off, and nodes crash",
         ),
         (
             Self::LostMemory,
@@ -162,6 +163,11 @@ impl Scenario {
             Self::Expiring,
             "expiring",
             "values that end, on a few hot keys; with crashes and primaries that are replaced",
+        ),
+        (
+            Self::Elections,
+            "elections",
+            "as lifetimes, with three coordinators: the leader changes again and again, and values and leases end when they should",
         ),
         (
             Self::Lifetimes,

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 
 use crate::log::{Base, Entry, Log, Piece, Snapshot};
 use crate::message::Message;
@@ -52,7 +53,9 @@ impl Election {
     /// The greatest log, and a member that has it; of equal ones this member.
     fn greatest(&self, me: MemberId) -> Option<((View, OpNumber), MemberId)> {
         let votes = self.votes.iter().map(|(&member, vote)| (vote.log(), member == me, member));
-        votes.max().map(|(log, _, member)| (log, member))
+        let votes: Vec<_> = votes.collect();
+        let greatest = if planted::is_on(Bug::ShortestLogTaken) { votes.iter().min() } else { votes.iter().max() };
+        greatest.copied().map(|(log, _, member)| (log, member))
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 
 use crate::election::Election;
 use crate::limits::{DIGESTS_MAX, HEARD_MAX};
@@ -302,7 +303,10 @@ impl<S: State, M: Memory> Replica<S, M> {
             view: self.view,
             log_view: self.log_view,
             snapshot: Snapshot { op: self.committed_to, lists, state },
-            entries: self.log.entries().cloned().collect(),
+            entries: match planted::is_on(Bug::SuffixForgotten) {
+                true => Vec::new(),
+                false => self.log.entries().cloned().collect(),
+            },
             committed: self.committed_to,
         }));
     }
@@ -310,6 +314,9 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn write(&mut self, record: Record) {
         self.written.0 += 1;
         let landmark = Landmark { view: self.view, log_view: self.log_view, end: self.log.end() };
+        if planted::is_on(Bug::ViewUnsynced) {
+            self.durable = landmark;
+        }
         self.on_their_way.push_back((self.written, landmark));
         self.out.push(Output::Write { number: self.written, record });
     }

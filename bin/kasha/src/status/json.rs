@@ -106,9 +106,15 @@ pub fn to_json(cluster: &Cluster) -> Json {
             })
         })
         .collect();
+    let group: Vec<_> = (configuration.group.iter())
+        .map(|of| {
+            json!({ "member": of.member.0, "node": of.node.0, "address": of.address.to_string(),
+                    "leads": of.address == configuration.coordinator })
+        })
+        .collect();
     json!({
         "cluster": configuration.cluster.0, "configuration": configuration.version.0, "faults": configuration.faults,
-        "coordinator_reachable": cluster.coordinator, "well": cluster.is_well(), "summary": cluster.summary(),
+        "coordinator_reachable": cluster.coordinator, "group": group, "well": cluster.is_well(), "summary": cluster.summary(),
         "nodes_missing_to_begin": configuration.missing_to_begin(), "nodes": nodes, "shards": shards, "cores": cores,
         "tables": configuration.tables.iter().map(|table| &table.name).collect::<Vec<_>>(),
     })

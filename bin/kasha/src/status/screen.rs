@@ -89,13 +89,29 @@ pub fn rest(cluster: &Cluster, width: usize) -> String {
     for line in wrapped(&head, width) {
         let _ = writeln!(out, "{line}");
     }
-    for table in [terms(cluster), loads(cluster), cleaning(cluster), transactions(cluster), turns(cluster)] {
+    for table in [group(cluster), terms(cluster), loads(cluster), cleaning(cluster), transactions(cluster), turns(cluster)] {
         if !table.is_empty() {
             out.push('\n');
             out.push_str(&table.render(width));
         }
     }
     out
+}
+
+/// The members of the coordinator's group, if it has several, and the node of each: a node that is lost is a member that is away.
+fn group(cluster: &Cluster) -> Table {
+    let mut table = Table::new(["COORDINATOR", "NODE", "ADDRESS", "STATE"]);
+    let configuration = &cluster.configuration;
+    for of in configuration.group.iter().filter(|_| configuration.group.len() > 1) {
+        let is_alive = configuration.node(of.node).is_none_or(|info| info.alive);
+        let state = match (of.address == configuration.coordinator, is_alive) {
+            (true, _) => "leads",
+            (false, true) => "follows",
+            (false, false) => "its node is lost",
+        };
+        table.row([of.member.to_string(), of.node.to_string(), of.address.to_string(), state.to_owned()]);
+    }
+    table
 }
 
 fn terms(cluster: &Cluster) -> Table {

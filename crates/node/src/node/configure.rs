@@ -26,8 +26,8 @@ impl Node {
                 out.push(Effect::Route { to: Endpoint::Core(core), address });
             }
         }
-        // A member that is alone is where this process was told to look for it.
-        if configuration.group.len() > 1 {
+        // A member that is alone is where this process was told to look for it, if that was one place.
+        if configuration.group.len() > 1 || !self.core.options.seeds.is_empty() {
             let group = configuration.group.iter().map(|of| (of.member, of.address));
             self.core.coordinator.learn(configuration.coordinator, group, out);
         }

@@ -1,21 +1,22 @@
-//! Counts grow (F2, R4.7): the coordinator grants each client id once, and after a restart it tells no ClusterTime
-//! below one that was told before. (Within one life, frames may leave in another order than they were made, because
-//! some wait for the file.)
+//! Counts grow (F2, R4.7, R9.4): the coordinator grants each client id once, and in a later view it tells no ClusterTime
+//! below one that was told before. (Within one view, frames may leave in another order than they were made, because
+//! some wait for a file or a round. And a leader that stood still may tell what it was permitted to tell when another one leads.)
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_types::{ClientId, ClusterTime};
+use kasha_types::{ClientId, ClusterTime, ViewNumber};
 use kasha_wire::message::{HeartbeatAnswer, LeaseRenewed, LeaseVerdict, SessionOpened};
 
+use crate::network::ProcessId;
 use crate::world::{Sent, View, Watch};
 
-/// Watches the numbers that the coordinator hands out.
+/// Watches the numbers that coordinators hand out.
 #[derive(Debug, Default)]
 pub struct CountsGrow {
-    /// The greatest time told in this life, and in all earlier lives.
-    time: ClusterTime,
-    before: ClusterTime,
-    life: u64,
+    /// The greatest time told in each view.
+    times: BTreeMap<ViewNumber, ClusterTime>,
+    /// The view of each coordinator, as it said last.
+    views: BTreeMap<ProcessId, ViewNumber>,
     granted: BTreeSet<ClientId>,
     violations: Vec<String>,
 }
@@ -27,36 +28,35 @@ impl CountsGrow {
         }
     }
 
-    fn on_time(&mut self, life: u64, time: ClusterTime) {
-        if life != self.life {
-            (self.life, self.before) = (life, self.time);
-        }
-        if time < self.before {
-            let before = self.before;
+    fn on_time(&mut self, view: ViewNumber, time: ClusterTime) {
+        let before = self.times.range(..view).map(|(_, time)| *time).max().unwrap_or_default();
+        if time < before {
             self.violations.push(format!("counts_grow: the ClusterTime was {before:?}, then {time:?} (R4.7, F2)"));
         }
-        self.time = self.time.max(time);
+        let told = self.times.entry(view).or_default();
+        *told = (*told).max(time);
     }
 }
 
 impl Watch for CountsGrow {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        let sender = &view.processes[sent.from.0];
-        if sender.name != "coordinator" {
+        if !view.processes[sent.from.0].name.starts_with("coordinator") {
             return;
         }
+        let known = self.views.get(&sent.from).copied();
         if let Some(SessionOpened { client, cluster_time, .. }) = sent.message() {
-            self.on_time(sender.life, cluster_time);
             self.on_granted(client);
-        } else if let Some(HeartbeatAnswer { cluster_time, .. }) = sent.message() {
+            known.into_iter().for_each(|view| self.on_time(view, cluster_time));
+        } else if let Some(HeartbeatAnswer { cluster_time, view, .. }) = sent.message() {
+            self.views.insert(sent.from, view);
             // A coordinator that only listens tells no time (R9.13).
             if cluster_time > ClusterTime(0) {
-                self.on_time(sender.life, cluster_time);
+                self.on_time(view, cluster_time);
             }
         } else if let Some(LeaseRenewed { cluster_time, .. }) = sent.message() {
-            self.on_time(sender.life, cluster_time);
-        } else if let Some(LeaseVerdict { cluster_time, .. }) = sent.message() {
-            self.on_time(sender.life, cluster_time);
+            known.into_iter().for_each(|view| self.on_time(view, cluster_time));
+        } else if let Some(LeaseVerdict { cluster_time, view, .. }) = sent.message() {
+            self.on_time(view, cluster_time);
         }
     }
 
@@ -76,13 +76,14 @@ mod tests {
     #[test]
     fn an_id_is_granted_once_and_time_does_not_go_back() {
         let mut watch = CountsGrow::default();
-        let mut opened = |life, client, time| {
-            watch.on_time(life, ClusterTime(time));
+        let mut opened = |view, client, time| {
+            watch.on_time(ViewNumber(view), ClusterTime(time));
             watch.on_granted(ClientId(client));
             watch.take_violations().len()
         };
         assert_eq!((opened(1, 1, 5), opened(1, 2, 4)), (0, 0));
         assert_eq!(opened(1, 2, 6), 1);
         assert_eq!(opened(2, 3, 5), 1);
+        assert_eq!((opened(2, 4, 7), opened(1, 5, 3)), (0, 0), "a late word of the first leader");
     }
 }

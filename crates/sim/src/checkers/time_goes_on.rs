@@ -165,7 +165,7 @@ impl TimeGoesOn {
 impl Watch for TimeGoesOn {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         let sender = &view.processes[sent.from.0];
-        if sender.name == "coordinator" {
+        if sender.name.starts_with("coordinator") {
             let told = None
                 .or_else(|| sent.message().map(|HeartbeatAnswer { cluster_time, .. }| cluster_time))
                 .or_else(|| sent.message().map(|SessionOpened { cluster_time, .. }| cluster_time))

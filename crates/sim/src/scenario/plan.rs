@@ -86,10 +86,23 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::CoordinatorGroup => {
             (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
-            intensity.acts = Acts { coordinator: 4, coordinator_restart: 2, crash: 2, fast_restart: 1, ..none };
+            intensity.acts = Acts {
+                coordinator: 4,
+                coordinator_restart: 3,
+                coordinator_reboot: 1,
+                partition: 2,
+                one_way: 1,
+                crash: 2,
+                fast_restart: 1,
+                ..none
+            };
         }
         Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
         Scenario::Lifetimes => lifetimes(rng, &mut shape, &mut intensity),
+        Scenario::Elections => {
+            lifetimes(rng, &mut shape, &mut intensity);
+            (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
+        }
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
