@@ -9,7 +9,7 @@ use kasha_types::{Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId};
 use kasha_viewstamped::MEMBERS_MAX;
 use kasha_wire::{GroupMember, Member, MemberState, ShardConfig, ShardPhase};
 
-use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
+use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX, TABLE_CLIENTS_MAX};
 use crate::state::ShardRecord;
 use crate::{Command, State};
 
@@ -200,6 +200,7 @@ impl State {
         }
         must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
         must!(config.group.len() <= MEMBERS_MAX, "{} members", config.group.len());
+        must!(self.former_members.len() <= FORMER_MEMBERS_MAX, "{} former members", self.former_members.len());
         must!(is_size(self.group_wanted), "R9.14: a group of {}", self.group_wanted);
         must!(config.group.is_sorted_by(|a, b| a.member < b.member), "members are in order and distinct");
         let next = self.next_member;
@@ -280,7 +281,7 @@ fn follows(list: ListVersion, next: ListVersion) -> bool {
 
 /// Whether a group may have so many members.
 fn is_size(members: u8) -> bool {
-    members % 2 == 1 && usize::from(members) <= MEMBERS_MAX
+    members % 2 == 1 && members <= GROUP_MAX
 }
 
 #[cfg(test)]

@@ -15,10 +15,11 @@ use crate::evidence::Sight;
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases};
 use crate::member::Member;
+use crate::membership::nodes_cut_off_with_us;
 use crate::memory::Memory;
 use crate::outbox::Out;
 use crate::overtaken::Overtaken;
-use crate::remembered::Recalled;
+use crate::remembered::{Recalled, Told};
 use crate::tables::TableWaiters;
 use crate::time::{ClusterClock, Found};
 use crate::{Command, CoordinatorOptions, State};
@@ -34,6 +35,8 @@ pub(crate) struct Lead {
     pub(crate) unanswered: BTreeMap<CoreId, (Endpoint, Tick)>,
     /// Shards of which a node has promised what we know nothing of (K0430).
     pub(crate) overtaken: BTreeMap<ShardId, Overtaken>,
+    /// Members whose nodes are lost, and since when this leader knows that.
+    pub(crate) away: BTreeMap<MemberId, Tick>,
     /// The number of new terms in this lease period, and when the period began.
     pub(crate) promotions: (u32, Tick),
     pub(crate) clients: ClientLeases,
@@ -70,6 +73,7 @@ impl Lead {
         let mut leases = NodeLeases::new(options, state.configuration.faults, now);
         // Section 7: an earlier leader may have granted a lease a moment ago, and for longer than we do (F1).
         let granted = Duration::from_millis(state.lease_bound_millis);
+        leases.set_own(nodes_cut_off_with_us(options, ledger));
         for info in &state.configuration.nodes {
             let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
@@ -81,6 +85,7 @@ impl Lead {
             lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
             unanswered: BTreeMap::new(),
             overtaken: BTreeMap::new(),
+            away: BTreeMap::new(),
             promotions: (0, now),
             clients: ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis),
             clock,
@@ -166,7 +171,7 @@ impl Leading<'_> {
             self.decide(command);
         }
         let time = self.lead.clock.now(now, self.member.ledger.decided().time_reserved);
-        self.member.ledger.note_told(now, time);
+        self.member.ledger.note_told(now, Told { time: self.lead.clock.passed(now), most: time });
         time
     }
 
@@ -195,7 +200,7 @@ impl Leading<'_> {
         } else if self.lead.leases.any_lapsed(now) {
             self.judge(now); // the heartbeat that proves it may come long before the tick
         }
-        self.grow(now);
+        self.see_to_members(now);
         self.repair(now);
         self.answer_table_requests(out);
         self.push_configuration(out);
@@ -204,6 +209,7 @@ impl Leading<'_> {
     fn on_tick(&mut self, now: Tick) {
         let lease = self.member.options.node_lease;
         self.lead.next_tick = now.after(lease / 8);
+        self.lead.leases.set_own(nodes_cut_off_with_us(&self.member.options, &self.member.ledger));
         self.judge(now);
         self.move_primaries(now);
         if let Some((_, millis)) = self.lead.lower_lease_bound.take_if(|(at, _)| now >= *at) {

@@ -103,6 +103,11 @@ impl NodeLeases {
         }
     }
 
+    /// The nodes that are cut off whenever this leader is: they are no witnesses of silence.
+    pub(crate) fn set_own(&mut self, own: BTreeSet<NodeId>) {
+        self.own = own;
+    }
+
     fn full(&self) -> Duration {
         self.lease + self.drift
     }

@@ -13,13 +13,13 @@ use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, LocalPosition, Tick, ViewNumber};
+use kasha_types::{LocalPosition, Tick, ViewNumber};
 use kasha_viewstamped::{
     Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View,
 };
 
 use crate::limits::PENDING_BYTES_MAX;
-use crate::remembered::{Recalled, RememberedTime};
+use crate::remembered::{Recalled, RememberedTime, Told};
 use crate::replicated::operation;
 use crate::storage::{FIRST_MEMBER, Files, Found};
 use crate::{Command, CoordinatorOptions, State};
@@ -152,8 +152,8 @@ impl Ledger {
     }
 
     /// An answer tells this time: the round that it waits for carries it (R9.4).
-    pub(crate) fn note_told(&mut self, now: Tick, time: ClusterTime) {
-        self.replica.memory_mut().note(now, time);
+    pub(crate) fn note_told(&mut self, now: Tick, told: Told) {
+        self.replica.memory_mut().note(now, told);
     }
 
     /// All that is decided by now, and that was asked: the basis of a message that may follow from any of it.

@@ -1,5 +1,7 @@
 //! Limits of this crate, with their reasons. Limits that several crates share are in `kasha_types::limits`.
 
+use std::time::Duration;
+
 /// How far ahead ClusterTime is reserved on file (R4.7): two fsyncs in each second of an idle cluster. All starts in
 /// another boot together skip at most so much, and values that end lose as much of their lifetime.
 pub const TIME_AHEAD_MILLIS: u64 = 1_000;
@@ -57,3 +59,12 @@ pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Versions, ids and sequences stay below this number. No cluster counts this far, so code that adds to one need not
 /// check.
 pub const COUNT_MAX: u64 = u64::MAX / 2;
+
+/// Members of the group of coordinators: five survive the loss of two, and each more makes every round slower.
+pub(crate) const GROUP_MAX: u8 = 5;
+
+/// A member whose node has been lost for so long is replaced (R9.14): a restart, or a new kernel, takes less.
+pub(crate) const MEMBER_REPLACED_AFTER: Duration = Duration::from_secs(300);
+
+/// Folders that were members and are none any more, of which the state knows: the last ones.
+pub(crate) const FORMER_MEMBERS_MAX: usize = 64;

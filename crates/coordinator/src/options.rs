@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
 use kasha_types::{BootId, ClusterId, Incarnation, MemberId, NodeId, limits};
-use kasha_viewstamped::MEMBERS_MAX;
 use kasha_wire::{Durability, GroupMember};
 
-use crate::limits::{ALONE_LEASES, JOURNAL_BYTES, PROMOTIONS_MAX};
+use crate::limits::{ALONE_LEASES, GROUP_MAX, JOURNAL_BYTES, MEMBER_REPLACED_AFTER, PROMOTIONS_MAX};
 use crate::start_error::StartError;
 use crate::state::State;
 
@@ -76,6 +75,8 @@ pub struct CoordinatorOptions {
     pub begins: bool,
     /// How many members the group of coordinators is to have: an odd number (R9.14). Nothing is placed before it has them.
     pub group: u8,
+    /// A member whose node has been lost for so long is replaced, if there is a node that hosts none.
+    pub replaces_after: Duration,
     /// The node whose process this is.
     pub node: NodeId,
     /// This process.
@@ -110,6 +111,7 @@ impl CoordinatorOptions {
             promotions_max: PROMOTIONS_MAX,
             begins: true,
             group: 1,
+            replaces_after: MEMBER_REPLACED_AFTER,
             node: NodeId(0),
             process: Incarnation(0),
             journal_bytes: JOURNAL_BYTES,
@@ -192,9 +194,9 @@ impl CoordinatorOptions {
                 self.min_backups, self.faults
             ));
         }
-        if self.group.is_multiple_of(2) || usize::from(self.group) > MEMBERS_MAX {
+        if self.group.is_multiple_of(2) || self.group > GROUP_MAX {
             return wrong(format!(
-                "a group of {}: the coordinator has an odd number of members, at most {MEMBERS_MAX}",
+                "a group of {}: the coordinator has an odd number of members, at most {GROUP_MAX}",
                 self.group
             ));
         }

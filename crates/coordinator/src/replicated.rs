@@ -1,7 +1,7 @@
 //! The state as what a group replicates: commands as operations, and snapshots (R9.11).
 //!
 //! ```text
-//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · the state
+//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state
 //! ```
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
@@ -42,10 +42,11 @@ struct Beside {
     digest: u64,
     next_member: MemberId,
     group_wanted: u8,
+    former_members: Vec<u32>,
 }
 
 wire_struct! {
-    Beside { digest, next_member, group_wanted }
+    Beside { digest, next_member, group_wanted, former_members }
 }
 
 impl State {
@@ -82,8 +83,8 @@ impl kasha_viewstamped::State for State {
     fn snapshot(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         FORMAT_VERSION.put(&mut bytes);
-        let &Self { digest, next_member, group_wanted, .. } = self;
-        Beside { digest, next_member, group_wanted }.put(&mut bytes);
+        let &Self { digest, next_member, group_wanted, ref former_members, .. } = self;
+        Beside { digest, next_member, group_wanted, former_members: former_members.clone() }.put(&mut bytes);
         self.put(&mut bytes);
         bytes
     }
@@ -94,9 +95,10 @@ impl kasha_viewstamped::State for State {
         if version != FORMAT_VERSION {
             return Err(format!("a snapshot of format version {version}"));
         }
-        let Beside { digest, next_member, group_wanted } = reader.take().map_err(|error| error.to_string())?;
+        let Beside { digest, next_member, group_wanted, former_members } = reader.take().map_err(|error| error.to_string())?;
         let mut state: Self = whole(reader)?;
-        (state.digest, state.next_member, state.group_wanted) = (digest, next_member, group_wanted);
+        (state.digest, state.next_member) = (digest, next_member);
+        (state.group_wanted, state.former_members) = (group_wanted, former_members);
         state.check()?;
         Ok(state)
     }

@@ -19,7 +19,7 @@ use kasha_wire::{
     TableInfo, Wire, wire_struct,
 };
 
-use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
+use crate::limits::{FORMER_MEMBERS_MAX, TABLE_CLIENTS_MAX, TABLETS_MAX};
 use crate::options::CoordinatorOptions;
 use crate::storage::FIRST_MEMBER;
 use crate::time::Anchor;
@@ -79,6 +79,8 @@ pub struct State {
     pub(crate) next_member: MemberId,
     /// How many members the group is to have.
     pub(crate) group_wanted: u8,
+    /// The identities of the folders that were members and are none any more, the last ones at the end.
+    pub(crate) former_members: Vec<u32>,
     /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
     /// format 4 have none.
     pub(crate) digest: u64,
@@ -116,6 +118,7 @@ impl State {
             table_answers_forgotten: ClientId(0),
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: options.group,
+            former_members: Vec::new(),
             digest: 0,
         }
     }
@@ -283,6 +286,10 @@ impl State {
                 false
             }
             Command::MemberGone { member } => {
+                let left = self.configuration.group.iter().find(|of| of.member == *member);
+                self.former_members.extend(left.map(|of| of.folder));
+                let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
+                self.former_members.drain(..more);
                 self.configuration.group.retain(|of| of.member != *member);
                 true
             }
@@ -495,6 +502,7 @@ impl State {
             table_answers_forgotten: from.take()?,
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: 1,
+            former_members: Vec::new(),
             digest: 0,
         };
         if state.nodes.len() != state.configuration.nodes.len()

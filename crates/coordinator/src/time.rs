@@ -17,7 +17,7 @@ use kasha_wire::wire_struct;
 
 use crate::Command;
 use crate::limits::TIME_AHEAD_MILLIS;
-use crate::remembered::Recalled;
+use crate::remembered::{Recalled, Told};
 
 /// What ClusterTime was when the clock of a boot showed something. It is in the log, beside the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,12 +94,12 @@ impl ClusterClock {
     pub(crate) fn start(found: Found, boot: Option<BootId>, now: Tick) -> (Self, Option<Command>) {
         let Found { anchor: found, reserved, is_alone, recalled } = found;
         let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
-        let greatest = recalled.greatest.unwrap_or(ClusterTime(0));
+        let Told { time: passed, most } = recalled.greatest.unwrap_or(Told { time: ClusterTime(0), most: ClusterTime(0) });
         let by_our_clock = found.by_clock_of(boot, now);
         let (time, least) = match by_our_clock {
-            Some(time) => (time.max(greatest), found.least.max(time.min(reserved)).max(greatest)),
-            None if recalled.by_all => (greatest, greatest),
-            None => (found.goes_on_at(boot, now, reserved, is_alone).max(greatest), reserved.max(greatest)),
+            Some(time) => (time.max(passed), found.least.max(time.min(reserved)).max(most)),
+            None if recalled.by_all => (passed, most),
+            None => (found.goes_on_at(boot, now, reserved, is_alone).max(passed), reserved.max(most)),
         };
         // The anchor of this boot stays as it is, so that not even a part of a millisecond is lost.
         let keeps_anchor = by_our_clock == Some(time);
@@ -117,6 +117,11 @@ impl ClusterClock {
         self.handed_out = self.anchor.at(now).min(reserved).max(self.handed_out);
         assert!(self.handed_out <= reserved, "F2: ClusterTime stays within its reservation");
         self.handed_out
+    }
+
+    /// ClusterTime by the time that has passed: less than what is told where that stands still.
+    pub(crate) fn passed(&self, now: Tick) -> ClusterTime {
+        self.anchor.at(now)
     }
 
     /// A node knows of this time. It cannot know of more than was reserved; a claim of more is cut to the reservation. If we
@@ -237,17 +242,20 @@ mod tests {
     fn r9_4_another_machine_goes_on_from_what_its_quorum_remembers() {
         let mut process = Process::first(at(0));
         process.tells(at(700_000));
-        let next = |greatest, by_all| {
+        let next = |greatest: Option<(u64, u64)>, by_all| {
+            let greatest = greatest.map(|(time, most)| Told { time: ClusterTime(time), most: ClusterTime(most) });
             let recalled = Recalled { greatest, by_all };
             Process::elected(process.found, process.reserved.0, OTHER, Tick(9_000_000_000), false, recalled)
         };
         let told = |mut process: Process, micros| process.tells(Tick(9_000_000_000).after(Duration::from_micros(micros)));
         assert_eq!(process.reserved, ClusterTime(1_701));
-        assert_eq!(told(next(Some(ClusterTime(730)), true), 0), 730);
-        assert_eq!(told(next(Some(ClusterTime(730)), true), 5_000_000), 5_730);
-        assert_eq!(told(next(Some(ClusterTime(1_900)), true), 0), 1_900, "the reservation was not committed");
-        assert_eq!(told(next(Some(ClusterTime(730)), false), 0), 1_701, "one of them may have been told more");
-        assert_eq!(told(next(Some(ClusterTime(730)), false), 2_000_000), 2_730, "it stood still");
+        assert_eq!(told(next(Some((730, 730)), true), 0), 730);
+        assert_eq!(told(next(Some((730, 730)), true), 5_000_000), 5_730);
+        assert_eq!(told(next(Some((1_900, 1_900)), true), 0), 1_900, "the reservation was not committed");
+        assert_eq!(told(next(Some((730, 730)), false), 0), 1_701, "one of them may have been told more");
+        assert_eq!(told(next(Some((730, 730)), false), 2_000_000), 2_730, "it stood still");
+        assert_eq!(told(next(Some((730, 900)), true), 0), 900, "where it stood");
+        assert_eq!(told(next(Some((730, 900)), true), 1_000_000), 1_730, "and goes on with the time that has passed");
         assert_eq!(told(next(None, false), 0), 1_701);
         assert_eq!(told(next(None, false), 2_000_000), 2_701, "from the anchor: no machine was down");
         let mut again = Process::elected(process.found, process.reserved.0, BOOT, at(800_000), false, Recalled::NOTHING);

@@ -12,6 +12,7 @@ use kasha_types::{BootId, ClusterTime, ConfigVersion, ConnId, Incarnation, Membe
 use kasha_wire::message::{ConfigurationIs, GetConfiguration, HeartbeatAnswer, NotLeader};
 use kasha_wire::{AnyMessage, Configuration, ShardPhase};
 
+/// Members that there are to be.
 const SIZE: usize = 3;
 
 /// Who asks at a member, and is no node.
@@ -36,6 +37,7 @@ fn member_options(index: usize) -> CoordinatorOptions {
     (options.address, options.begins, options.group) = (address(index), index == 0, SIZE as u8);
     (options.node, options.process) =
         (NodeId(u16::try_from(index + 1).unwrap()), Incarnation::new(1, first_identity(index)));
+    options.replaces_after = Duration::from_secs(20);
     options.boot = Some(BootId(100 + index as u128)); // a machine of its own
     options.seed = 7 + index as u64;
     options
@@ -63,11 +65,16 @@ struct Group {
 
 impl Group {
     fn new() -> Self {
+        Self::of(SIZE)
+    }
+
+    /// With so many processes, each with a node.
+    fn of(processes: usize) -> Self {
         let now = Tick(1_000_000_000);
         let member = |index| World::try_new(member_options(index), MemoryDisk::default(), now).unwrap();
         let mut group = Self {
             now,
-            members: (0..SIZE).map(|index| Some(member(index))).collect(),
+            members: (0..processes).map(|index| Some(member(index))).collect(),
             folders: BTreeMap::new(),
             cuts: BTreeSet::new(),
             nodes: BTreeMap::new(),
@@ -78,7 +85,7 @@ impl Group {
             first_time: None,
             starts: 1,
         };
-        for id in 1..=3 {
+        for id in 1..=u16::try_from(processes).unwrap() {
             let mut world = World::new(options(3, 2, 1));
             world.add_node(id, 1);
             world.node(id).identity = first_identity(usize::from(id) - 1);
@@ -88,7 +95,11 @@ impl Group {
     }
 
     fn serving() -> Self {
-        let mut group = Self::new();
+        Self::serving_of(SIZE)
+    }
+
+    fn serving_of(processes: usize) -> Self {
+        let mut group = Self::of(processes);
         group.run(3_000);
         assert_eq!(group.leaders().len(), 1);
         let leader = group.leaders()[0];
@@ -107,7 +118,7 @@ impl Group {
 
     fn leaders(&self) -> Vec<usize> {
         let leads = |index: &usize| self.members[*index].as_ref().is_some_and(|world| world.coordinator.leads());
-        (0..SIZE).filter(leads).collect()
+        (0..self.members.len()).filter(leads).collect()
     }
 
     fn is_cut(&self, one: usize, other: usize) -> bool {
@@ -147,7 +158,7 @@ impl Group {
         let target = match to {
             Endpoint::Member(_) => {
                 let route = self.member(from).disk.routes[&to];
-                (0..SIZE).find(|index| address(*index) == route)
+                (0..self.members.len()).find(|index| address(*index) == route)
             }
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
@@ -209,7 +220,7 @@ impl Group {
             })
             .collect();
         for beat in beats {
-            for index in (0..SIZE).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
+            for index in (0..self.members.len()).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
                 let now = self.now;
                 if let Some(world) = &mut self.members[index] {
                     world.send_at(now, conn(beat.core.node, 0), &beat);
@@ -239,6 +250,11 @@ impl Group {
         self.starts += 1;
         let options = process_options(index, self.starts, first_identity(index));
         self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
+    }
+
+    fn node_is_up(&mut self, index: usize, is_up: bool) {
+        let node = self.nodes.get_mut(&NodeId(u16::try_from(index + 1).unwrap())).unwrap();
+        (node.up, node.starts) = (is_up, node.starts + u32::from(is_up));
     }
 
     /// A stranger asks a member for its configuration. Whether it answers at once.
@@ -386,4 +402,33 @@ fn all_members_restart_with_one_away() {
     group.start(1);
     group.run(2_000);
     assert!(group.config(1).version == group.config(leader).version);
+}
+
+#[test]
+fn r9_14_a_member_whose_node_stays_away_is_replaced_and_its_folder_comes_back_as_a_stranger() {
+    let mut group = Group::serving_of(4);
+    let leader = group.leaders()[0];
+    let first = group.member(leader).coordinator.members();
+    let lost = (0..SIZE).find(|index| *index != leader).unwrap();
+    let lost_id = MemberId(lost as u64 + 1);
+    group.kill(lost);
+    group.node_is_up(lost, false);
+    group.run(15_000);
+    assert_eq!(group.member(leader).coordinator.members(), first, "it may come back soon");
+    group.run(15_000);
+    let members = group.member(leader).coordinator.members();
+    assert!(members.len() == SIZE && !members.contains(&lost_id) && members.contains(&MemberId(4)), "{members:?}");
+    let known: BTreeSet<_> = group.config(leader).group.iter().map(|of| of.member).collect();
+    assert_eq!(known, members, "who has left is forgotten");
+    // Two of the new group are enough, and who has left is none of them.
+    group.start(lost);
+    group.node_is_up(lost, true);
+    group.run(2_000);
+    group.kill(leader);
+    group.run(5_000);
+    let next = group.leaders()[0];
+    assert!(next != lost && group.answers(next));
+    group.kill(next);
+    group.run(10_000);
+    assert_eq!(group.leaders(), [], "one of three is left, and one that is none of them");
 }
