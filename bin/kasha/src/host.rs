@@ -100,7 +100,9 @@ impl Control {
             Ok(listens) => Ok(Some(listens)),
             Err(error) if self.is_chosen => Err(error),
             Err(error) => {
-                tracing::warn!("this process hosts no member of the coordinator's group, unless --control names a free address: {error:#}");
+                tracing::warn!(
+                    "this process hosts no member of the coordinator's group, unless --control names a free address: {error:#}"
+                );
                 Ok(None)
             }
         }
@@ -321,7 +323,8 @@ impl RunningNode {
         let incarnation = self.folder().incarnation();
         let folder = self.folder().coordinator();
         // Who begins no cluster takes all of that from the cluster.
-        let nothing = Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
+        let nothing =
+            Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
         let made = hosts.map(|hosts| CoordinatorOptions {
             durability: hosts.durability,
             min_backups: hosts.min_backups.unwrap_or(hosts.faults),

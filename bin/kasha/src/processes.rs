@@ -83,8 +83,7 @@ pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) ->
         let process = Process::Runs(spec.start()?);
         nodes.push(Node { spec, process });
     }
-    let formed =
-        wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
+    let formed = wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
     match formed {
         Ok(Formed::Serving) => tell_ready(&nodes, members[0], flag, data),
         Ok(Formed::AskedToStop) => {}

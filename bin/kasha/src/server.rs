@@ -15,8 +15,8 @@ use kasha_wire::Durability;
 
 use crate::duration::Written;
 use crate::host::{
-    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
-    wait_and_stop,
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits,
+    memory_bytes, wait_and_stop,
 };
 use crate::place::Place;
 use crate::settings::Settings;

@@ -1,5 +1,6 @@
 //! `kasha start`: a whole cluster in one process. The coordinator and all nodes are threads of this process.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use kasha_coordinator::Unchosen;
+use kasha_runtime::limits::Limits;
 use kasha_runtime::say;
 use kasha_runtime::{foreign_in, listen, make_folder_of_nodes};
 use kasha_types::NodeId;
@@ -16,8 +18,8 @@ use kasha_wire::Durability;
 use crate::folder::{Nodes, node_folder};
 use crate::forming::{Formed, wait_until_serving};
 use crate::host::{
-    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
-    wait_and_stop,
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits,
+    memory_bytes, wait_and_stop,
 };
 use crate::place::Place;
 use crate::processes::Spec;
@@ -161,27 +163,13 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     // Any of them may lead, and the folder of any may be gone.
     let mut members = controls(arguments, &of_folder, &addresses);
     for (&node, listen) in of_folder.numbers.iter().zip(&addresses) {
-        let listen: Vec<_> = listen.iter().copied().map(Place::from).collect();
-        let control = if node == 1 { Some(Control::chosen(coordinator)) } else { Control::beside(listen.first()) };
         let spec = NodeSpec {
-            node,
-            data: node_folder(&arguments.data, node),
-            advertise: Vec::new(),
-            coordinators: if members.is_empty() {
-                control.iter().map(|control| control.place.clone()).collect()
-            } else {
-                members.iter().copied().map(Place::from).collect()
-            },
-            listen,
-            control,
+            memory_bytes,
+            limits,
             hosts: (node == 1).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
-            memory_bytes,
-            lease: arguments.lease,
-            flush_interval: Duration::from_millis(100),
             spin: default_spin(loops),
-            limits,
-            injected: Injected::default(),
+            ..spec_of(arguments, node, listen, &members)
         };
         let running = RunningNode::start(&spec, &ended)?;
         if arguments.port == 0 {
@@ -210,6 +198,34 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     );
     say!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
     wait_and_stop(nodes, &endings, &asked)
+}
+
+/// A node of a cluster in one process. The rest of what it is told is the same for all.
+fn spec_of(arguments: &StartArguments, node: u16, listen: &[SocketAddr], members: &[SocketAddr]) -> NodeSpec {
+    let listen: Vec<_> = listen.iter().copied().map(Place::from).collect();
+    let first = SocketAddr::from(([127, 0, 0, 1], arguments.port));
+    let control = if node == 1 { Some(Control::chosen(first)) } else { Control::beside(listen.first()) };
+    let own = control.iter().map(|control| control.place.clone());
+    NodeSpec {
+        node,
+        data: node_folder(&arguments.data, node),
+        advertise: Vec::new(),
+        coordinators: if members.is_empty() {
+            own.collect()
+        } else {
+            members.iter().copied().map(Place::from).collect()
+        },
+        listen,
+        control,
+        hosts: None,
+        own_nodes: BTreeSet::new(),
+        memory_bytes: 0,
+        lease: arguments.lease,
+        flush_interval: Duration::from_millis(100),
+        spin: Duration::ZERO,
+        limits: Limits::default(),
+        injected: Injected::default(),
+    }
 }
 
 /// Where each node listens as a member of the coordinator's group. Ports that are yet to be taken are not known.

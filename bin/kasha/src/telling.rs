@@ -31,6 +31,7 @@ pub struct TellCommits {
     /// Told, once, that the coordinator has lost its memory: where all nodes run in this process, nobody needs it then.
     gives_up: Option<mpsc::Sender<Ended>>,
     loss_told: Option<Tick>,
+    trouble_told: bool,
     seen: ConfigVersion,
     alive: BTreeMap<NodeId, bool>,
     shards: BTreeMap<ShardId, ShardConfig>,
@@ -40,17 +41,14 @@ pub struct TellCommits {
 
 impl TellCommits {
     /// For a node with this folder. `gives_up` gets the reason if the coordinator has lost its memory.
-    pub fn new(
-        folder: Arc<Mutex<DataDir>>,
-        is_member: Arc<AtomicBool>,
-        gives_up: Option<mpsc::Sender<Ended>>,
-    ) -> Self {
+    pub fn new(folder: Arc<Mutex<DataDir>>, is_member: Arc<AtomicBool>, gives_up: Option<mpsc::Sender<Ended>>) -> Self {
         Self {
             folder,
             is_member,
             is_noted: false,
             gives_up,
             loss_told: None,
+            trouble_told: false,
             seen: ConfigVersion(0),
             alive: BTreeMap::new(),
             shards: BTreeMap::new(),
@@ -93,6 +91,12 @@ impl TellCommits {
 impl Application<Coordinator> for TellCommits {
     fn turn(&mut self, now: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
         self.note_member(machine);
+        if let Some(trouble) = machine.trouble().filter(|_| !std::mem::replace(&mut self.trouble_told, true)) {
+            tracing::error!(
+                "the coordinator's member in this process takes no part in its group any more: {trouble}. Stop this process, and start it \
+                 as a new node with an empty folder (K0509)"
+            );
+        }
         if let Some(loss) = machine.memory_loss() {
             self.tell_loss(now, loss);
         }

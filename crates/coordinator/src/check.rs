@@ -5,15 +5,14 @@
 
 use kasha_types::limits::{CORES_MAX, FAULTS_MAX, NODES_MAX, SHARDS_MAX, SLOTS};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId};
-use kasha_viewstamped::MEMBERS_MAX;
-use kasha_wire::{GroupMember, Member, MemberState, ShardConfig, ShardPhase};
+use kasha_types::{Epoch, Incarnation, ListVersion, NodeId, ShardId};
+use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
 
-use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX, TABLE_CLIENTS_MAX};
+use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
 use crate::state::ShardRecord;
 use crate::{Command, State};
 
-type Checked = Result<(), String>;
+pub(crate) type Checked = Result<(), String>;
 
 /// Fails with the text if the condition is false; the text is made only then.
 macro_rules! must {
@@ -23,6 +22,7 @@ macro_rules! must {
         }
     };
 }
+pub(crate) use must;
 
 impl State {
     /// Whether this command may be applied now.
@@ -88,24 +88,9 @@ impl State {
                 must!(!self.configuration.shards.is_empty(), "tables need shards");
                 Ok(())
             }
-            &Command::GroupWanted { members } => {
-                must!(is_size(members), "R9.14: a group of {members}");
-                Ok(())
-            }
-            &Command::MemberAt { of: GroupMember { member, folder, .. } } => {
-                let is_known = self.has_member(member);
-                must!(is_known || member >= self.next_member, "R9.6: {member} was another one");
-                must!(member.0 <= COUNT_MAX, "a count is near its end: {member}");
-                must!(is_known || self.configuration.group.len() < MEMBERS_MAX, "there are too many members");
-                let known = self.configuration.group.iter().find(|of| of.member == member).map_or(0, |of| of.folder);
-                let is_alone = self.configuration.group.len() == 1;
-                must!(known == 0 || known == folder || is_alone, "R9.6: {member} has another folder");
-                Ok(())
-            }
-            Command::MemberGone { member } => {
-                must!(self.has_member(*member), "{member} is not known");
-                Ok(())
-            }
+            Command::GroupWanted { members } => Self::permits_group_of(*members),
+            Command::MemberAt { of } => self.permits_member_at(of),
+            Command::MemberGone { member } => self.permits_member_gone(*member),
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
     }
@@ -199,18 +184,8 @@ impl State {
             self.check_shard(shard, &self.shards[index])?;
         }
         must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
-        must!(config.group.len() <= MEMBERS_MAX, "{} members", config.group.len());
-        must!(self.former_members.len() <= FORMER_MEMBERS_MAX, "{} former members", self.former_members.len());
-        must!(is_size(self.group_wanted), "R9.14: a group of {}", self.group_wanted);
-        must!(config.group.is_sorted_by(|a, b| a.member < b.member), "members are in order and distinct");
-        let next = self.next_member;
-        must!(config.group.last().is_none_or(|of| of.member < next), "ids of members are not used again");
-        must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
+        self.check_members()?;
         self.check_tables()
-    }
-
-    fn has_member(&self, member: MemberId) -> bool {
-        self.configuration.group.iter().any(|of| of.member == member)
     }
 
     fn check_tables(&self) -> Checked {
@@ -277,11 +252,6 @@ impl State {
 
 fn follows(list: ListVersion, next: ListVersion) -> bool {
     list.0.checked_add(1) == Some(next.0)
-}
-
-/// Whether a group may have so many members.
-fn is_size(members: u8) -> bool {
-    members % 2 == 1 && members <= GROUP_MAX
 }
 
 #[cfg(test)]

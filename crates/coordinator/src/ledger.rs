@@ -12,16 +12,17 @@
 use std::collections::VecDeque;
 
 use kasha_machine::{Effects, Gate};
-use kasha_types::planted::{self, Bug};
 use kasha_types::{LocalPosition, Tick, ViewNumber};
 use kasha_viewstamped::{
-    Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, View,
+    Change, Lists, MemberId, Message, OpNumber, Options, Output, Replica, RoundNumber, State as _, Stored, Trouble,
+    View,
 };
 
 use crate::limits::PENDING_BYTES_MAX;
 use crate::remembered::{Recalled, RememberedTime, Told};
 use crate::replicated::operation;
-use crate::storage::{FIRST_MEMBER, Files, Found};
+use crate::state::FIRST_MEMBER;
+use crate::storage::{Files, Found};
 use crate::{Command, CoordinatorOptions, State};
 
 /// What a message follows from: operations of a view, up to this one, and that this member led when the question came which the message
@@ -57,9 +58,21 @@ pub(crate) fn first(member: MemberId, state: &State) -> Stored {
     stored
 }
 
-fn replica(member: MemberId, options: &CoordinatorOptions, stored: Stored, now: Tick) -> Replica<State, RememberedTime> {
+fn replica(
+    member: MemberId,
+    options: &CoordinatorOptions,
+    stored: Stored,
+    now: Tick,
+) -> Replica<State, RememberedTime> {
     let timing = Options::new(options.node_lease);
-    let replica = Replica::start(member, timing, stored, RememberedTime::new(options), options.seed, now);
+    let replica = Replica::start(
+        member,
+        timing,
+        stored,
+        RememberedTime::new(options.node_lease, options.drift_bound),
+        options.seed,
+        now,
+    );
     replica.expect("what was found was checked")
 }
 
@@ -88,6 +101,8 @@ pub(crate) struct Ledger {
     bytes_in_flight: usize,
     /// The round that confirms that this member led when the last question came.
     asked: RoundNumber,
+    /// Why this member takes no part any more (R9.11).
+    trouble: Option<Trouble>,
     /// What was committed, and whether all that was asked was confirmed, when somebody looked last.
     seen_open: (OpNumber, bool),
 }
@@ -113,6 +128,7 @@ impl Ledger {
             in_flight: VecDeque::new(),
             bytes_in_flight: 0,
             asked: RoundNumber(0),
+            trouble: None,
             seen_open: (OpNumber(0), false),
         };
         ledger.settle();
@@ -158,18 +174,14 @@ impl Ledger {
 
     /// All that is decided by now, and that was asked: the basis of a message that may follow from any of it.
     pub(crate) fn all_decided(&self) -> Basis {
-        let is_open = self.is_all_committed() && self.is_confirmed(self.asked);
+        let is_open = self.is_all_committed() && self.replica.is_confirmed(self.asked);
         Basis((!is_open).then(|| (self.replica.view(), self.replica.decided_to(), self.asked)))
     }
 
     /// Whether what waits for this operation of this view, and for this round, may leave.
     pub(crate) fn is_committed(&self, view: u64, op: u64, round: u64) -> bool {
         let is_ours = self.replica.leads() && self.replica.view().number == view;
-        is_ours && op <= self.replica.committed_to().0 && self.is_confirmed(RoundNumber(round))
-    }
-
-    fn is_confirmed(&self, round: RoundNumber) -> bool {
-        self.replica.is_confirmed(round) || planted::is_on(Bug::AnsweredAtOnce)
+        is_ours && op <= self.replica.committed_to().0 && self.replica.is_confirmed(RoundNumber(round))
     }
 
     /// Whether what follows from this may leave.
@@ -256,6 +268,11 @@ impl Ledger {
         self.settle();
     }
 
+    /// Why this member takes no part any more, if that is so.
+    pub(crate) fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
     /// Whether a write of the files is durable.
     pub(crate) fn has_files(&self) -> bool {
         self.files.has_any()
@@ -301,7 +318,7 @@ impl Ledger {
                 Output::Write { .. } if self.newcomer.is_some() => {}
                 Output::Write { number, record } => self.files.push(number, record),
                 Output::Leads { since, memories, .. } => {
-                    let recalled = Recalled::of(self.replica.me(), &memories);
+                    let recalled = Recalled::of(&memories);
                     self.turnovers.push_back(Turnover::Leads { since, recalled });
                 }
                 Output::Deposed { .. } => {
@@ -313,9 +330,7 @@ impl Ledger {
                         self.turnovers.push_back(Turnover::Deposed);
                     }
                 }
-                Output::Stops(trouble) => {
-                    unreachable!("R9.11: a member that is alone differs from nobody: {trouble:?}")
-                }
+                Output::Stops(trouble) => self.trouble = Some(trouble),
                 Output::Send { to, message } => self.messages.push((to, message)),
             }
         }

@@ -31,6 +31,7 @@ pub mod limits;
 mod listening;
 mod machine;
 mod member;
+mod members;
 mod membership;
 mod memory;
 mod mending;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterId, LogSlice, MemberId, ShardId, Tick};
+use kasha_viewstamped::Trouble;
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{GetConfiguration, LeaseQuery, OpenSession, RenewLease};
 use kasha_wire::{Configuration, Kind, Message};
@@ -89,6 +90,12 @@ impl Coordinator {
     #[must_use]
     pub fn leads(&self) -> bool {
         self.lead.is_some()
+    }
+
+    /// Why this member takes no part in its group any more, if that is so: its state is not that of a majority (R9.11).
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.member.ledger.trouble()
     }
 
     /// Whether its files hold something: whoever starts without them again has lost what was promised there.

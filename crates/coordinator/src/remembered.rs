@@ -11,12 +11,9 @@
 
 use std::time::Duration;
 
-use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, Tick};
 use kasha_viewstamped::{MemberId, Memory};
 use kasha_wire::{Reader, Wire, wire_struct};
-
-use crate::CoordinatorOptions;
 
 /// ClusterTime at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +43,8 @@ pub(crate) struct RememberedTime {
 }
 
 impl RememberedTime {
-    pub(crate) fn new(options: &CoordinatorOptions) -> Self {
-        Self { node_lease: options.node_lease, drift_bound: options.drift_bound, last: None }
+    pub(crate) fn new(node_lease: Duration, drift_bound: Duration) -> Self {
+        Self { node_lease, drift_bound, last: None }
     }
 
     /// What the time is now at least.
@@ -116,9 +113,8 @@ impl Recalled {
     pub(crate) const NOTHING: Self = Self { greatest: None, by_all: false };
 
     /// From the votes of a quorum.
-    pub(crate) fn of(me: MemberId, memories: &[(MemberId, Vec<u8>)]) -> Self {
-        let is_heard = |member| member == me || !planted::is_on(Bug::TimeFromOwnMemory);
-        let votes = memories.iter().filter(|(member, _)| is_heard(*member)).map(|(_, memory)| decoded(memory));
+    pub(crate) fn of(memories: &[(MemberId, Vec<u8>)]) -> Self {
+        let votes = memories.iter().map(|(_, memory)| decoded(memory));
         let mut recalled = Self { greatest: None, by_all: true };
         for vote in votes {
             recalled.by_all &= vote.is_some();
@@ -185,7 +181,7 @@ mod tests {
     fn r9_4_the_greatest_of_a_quorum_counts_if_each_remembers_one() {
         let votes = |votes: &[Option<Told>]| {
             let memories: Vec<_> = (1..).map(MemberId).zip(votes.iter().map(|vote| encoded(*vote))).collect();
-            let Recalled { greatest, by_all } = Recalled::of(MemberId(1), &memories);
+            let Recalled { greatest, by_all } = Recalled::of(&memories);
             (greatest, by_all)
         };
         assert_eq!(votes(&[Some(told(5, 9)), Some(told(7, 8))]), (Some(told(7, 9)), true));

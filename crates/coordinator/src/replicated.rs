@@ -95,7 +95,8 @@ impl kasha_viewstamped::State for State {
         if version != FORMAT_VERSION {
             return Err(format!("a snapshot of format version {version}"));
         }
-        let Beside { digest, next_member, group_wanted, former_members } = reader.take().map_err(|error| error.to_string())?;
+        let Beside { digest, next_member, group_wanted, former_members } =
+            reader.take().map_err(|error| error.to_string())?;
         let mut state: Self = whole(reader)?;
         (state.digest, state.next_member) = (digest, next_member);
         (state.group_wanted, state.former_members) = (group_wanted, former_members);

@@ -19,11 +19,13 @@ use kasha_wire::{
     TableInfo, Wire, wire_struct,
 };
 
-use crate::limits::{FORMER_MEMBERS_MAX, TABLE_CLIENTS_MAX, TABLETS_MAX};
+use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
 use crate::options::CoordinatorOptions;
-use crate::storage::FIRST_MEMBER;
 use crate::time::Anchor;
 use crate::{Command, placement};
+
+/// The member that makes a cluster. Those that join later get other ids.
+pub(crate) const FIRST_MEMBER: MemberId = MemberId(1);
 
 /// The table that every cluster begins with. It cannot be dropped.
 pub(crate) const DEFAULT_TABLE: &str = "default";
@@ -215,7 +217,16 @@ impl State {
 
     /// Performs a command that is permitted, and that these bytes are.
     pub(crate) fn perform(&mut self, command: &Command, bytes: &[u8]) {
-        let publishes = match command {
+        if self.publishes(command) {
+            self.configuration.version = self.configuration.version.next();
+        }
+        self.applied += 1;
+        self.digest = chained(chained(self.digest, bytes), &self.changed_by(command));
+    }
+
+    /// Performs a command. Returns whether the configuration is a new one.
+    fn publishes(&mut self, command: &Command) -> bool {
+        match command {
             Command::Configure { address, min_backups, nodes } => {
                 self.configuration.coordinator = *address;
                 self.configuration.min_backups = *min_backups;
@@ -264,45 +275,36 @@ impl State {
             Command::GiveUpMembers { shard, epoch, recover_from } => {
                 self.apply_giving_up(*shard, *epoch, Some(recover_from))
             }
-            &Command::ReserveTime { to, boot, clock, time, least } => {
-                (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
-                false
-            }
-            Command::ReserveClients { below } => {
-                self.clients_below = *below;
-                false
-            }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
             &Command::MemberAt { of } => {
-                let group = &mut self.configuration.group;
-                group.retain(|known| known.member != of.member);
-                group.push(of);
-                group.sort_by_key(|of| of.member);
-                self.next_member = self.next_member.max(MemberId(of.member.0 + 1));
+                self.apply_member_at(of);
                 true
-            }
-            Command::GroupWanted { members } => {
-                self.group_wanted = *members;
-                false
             }
             Command::MemberGone { member } => {
-                let left = self.configuration.group.iter().find(|of| of.member == *member);
-                self.former_members.extend(left.map(|of| of.folder));
-                let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
-                self.former_members.drain(..more);
-                self.configuration.group.retain(|of| of.member != *member);
+                self.apply_member_gone(*member);
                 true
             }
-            Command::BoundLeases { millis } => {
-                self.lease_bound_millis = *millis;
+            Command::ReserveTime { .. }
+            | Command::ReserveClients { .. }
+            | Command::GroupWanted { .. }
+            | Command::BoundLeases { .. } => {
+                self.apply_unpublished(command);
                 false
             }
-        };
-        self.applied += 1;
-        if publishes {
-            self.configuration.version = self.configuration.version.next();
         }
-        self.digest = chained(chained(self.digest, bytes), &self.changed_by(command));
+    }
+
+    /// What is in the state, and in no configuration.
+    fn apply_unpublished(&mut self, command: &Command) {
+        match *command {
+            Command::ReserveTime { to, boot, clock, time, least } => {
+                (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
+            }
+            Command::ReserveClients { below } => self.clients_below = below,
+            Command::GroupWanted { members } => self.group_wanted = members,
+            Command::BoundLeases { millis } => self.lease_bound_millis = millis,
+            _ => unreachable!("it changes the configuration: {command:?}"),
+        }
     }
 
     fn apply_node_seen(&mut self, info: NodeInfo, boot: BootId) {

@@ -15,10 +15,8 @@ use crate::ledger::first;
 use crate::limits::{COUNT_MAX, JOURNAL_BYTES};
 use crate::replicated::version_of;
 use crate::start_error::{FORMAT_VERSION, Place, StartError};
+use crate::state::FIRST_MEMBER;
 use crate::{CoordinatorOptions, State, format4};
-
-/// The member that makes a cluster. Those that join later get other ids.
-pub(crate) const FIRST_MEMBER: MemberId = MemberId(1);
 
 /// The owner of a cluster's journal, for who only reads it. Without a boot of the machine nothing that a loss of power may leave passes
 /// for damage.

@@ -94,7 +94,8 @@ impl ClusterClock {
     pub(crate) fn start(found: Found, boot: Option<BootId>, now: Tick) -> (Self, Option<Command>) {
         let Found { anchor: found, reserved, is_alone, recalled } = found;
         let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
-        let Told { time: passed, most } = recalled.greatest.unwrap_or(Told { time: ClusterTime(0), most: ClusterTime(0) });
+        let Told { time: passed, most } =
+            recalled.greatest.unwrap_or(Told { time: ClusterTime(0), most: ClusterTime(0) });
         let by_our_clock = found.by_clock_of(boot, now);
         let (time, least) = match by_our_clock {
             Some(time) => (time.max(passed), found.least.max(time.min(reserved)).max(most)),
@@ -247,7 +248,8 @@ mod tests {
             let recalled = Recalled { greatest, by_all };
             Process::elected(process.found, process.reserved.0, OTHER, Tick(9_000_000_000), false, recalled)
         };
-        let told = |mut process: Process, micros| process.tells(Tick(9_000_000_000).after(Duration::from_micros(micros)));
+        let told =
+            |mut process: Process, micros| process.tells(Tick(9_000_000_000).after(Duration::from_micros(micros)));
         assert_eq!(process.reserved, ClusterTime(1_701));
         assert_eq!(told(next(Some((730, 730)), true), 0), 730);
         assert_eq!(told(next(Some((730, 730)), true), 5_000_000), 5_730);
@@ -258,7 +260,8 @@ mod tests {
         assert_eq!(told(next(Some((730, 900)), true), 1_000_000), 1_730, "and goes on with the time that has passed");
         assert_eq!(told(next(None, false), 0), 1_701);
         assert_eq!(told(next(None, false), 2_000_000), 2_701, "from the anchor: no machine was down");
-        let mut again = Process::elected(process.found, process.reserved.0, BOOT, at(800_000), false, Recalled::NOTHING);
+        let mut again =
+            Process::elected(process.found, process.reserved.0, BOOT, at(800_000), false, Recalled::NOTHING);
         assert_eq!(again.tells(at(800_000)), 801, "the clock is the one of the last leader");
     }
 

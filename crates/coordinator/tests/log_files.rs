@@ -237,7 +237,8 @@ fn other_clusters_and_versions_are_refused_with_a_text() {
          --shards 2 (K0405)"
     );
     let mut unchosen = options(9, 3, 2);
-    unchosen.unchosen = Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
+    unchosen.unchosen =
+        Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true, group: true };
     let kept = World::try_new(unchosen, disk(), Tick(0)).expect("nobody chose what the cluster is not");
     assert_eq!((kept.config().faults, kept.config().min_backups, kept.config().shards.len()), (1, 1, 2));
     assert_eq!(kept.config(), world.config(), "it is what it was made");

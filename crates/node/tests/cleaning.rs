@@ -371,7 +371,13 @@ fn full_core() -> Core {
     let segment = 4096;
     let mut core = Core::serving_as(12 * segment, |options| options.segment_bytes = segment as u32);
     let (sent, clients_below, cluster_time) = (core.now, ClientId(100_000), ClusterTime(1000));
-    core.message(message::HeartbeatAnswer { sent, lease_millis: 6_000_000, cluster_time, clients_below, view: kasha_types::ViewNumber(1) });
+    core.message(message::HeartbeatAnswer {
+        sent,
+        lease_millis: 6_000_000,
+        cluster_time,
+        clients_below,
+        view: kasha_types::ViewNumber(1),
+    });
     let (mut client, value) = (Client::new(1), [b'x'; 200]);
     loop {
         client.sequence += 1;

@@ -18,7 +18,14 @@ fn r5_11_nothing_is_copied_before_a_floor_is_synced() {
     cluster.it_is(600_000);
     cluster.settle();
     let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
-    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) }));
+    cluster.on(1, |core| {
+        core.message(message::LeaseVerdict {
+            cluster_time,
+            expired,
+            alive: Vec::new(),
+            view: kasha_types::ViewNumber(1),
+        })
+    });
     for _ in 0..40 {
         filler.update(&mut cluster);
     }

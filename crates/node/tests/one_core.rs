@@ -276,8 +276,19 @@ fn the_coordinator_s_word_is_the_coordinator_s_only() {
     later.shards[0].primary = NodeId(2);
     let time = ClusterTime(u64::MAX);
     let (sent, clients_below) = (Tick(0), ClientId(0));
-    let answer = message::HeartbeatAnswer { sent, lease_millis: 1, cluster_time: time, clients_below, view: kasha_types::ViewNumber(1) };
-    let verdict = message::LeaseVerdict { cluster_time: time, expired: vec![ClientId(1)], alive: Vec::new(), view: kasha_types::ViewNumber(1) };
+    let answer = message::HeartbeatAnswer {
+        sent,
+        lease_millis: 1,
+        cluster_time: time,
+        clients_below,
+        view: kasha_types::ViewNumber(1),
+    };
+    let verdict = message::LeaseVerdict {
+        cluster_time: time,
+        expired: vec![ClientId(1)],
+        alive: Vec::new(),
+        view: kasha_types::ViewNumber(1),
+    };
     for message in [Orders::from(message::ConfigurationIs { configuration: later }), answer.into(), verdict.into()] {
         core.shell.sent.clear();
         core.message_from(CONN, message);

@@ -346,7 +346,12 @@ fn r4_6_a_refusal_for_a_floor_leaves_when_the_floor_is_synced() {
     cluster.settle();
     let verdict = |cluster: &mut Cluster| {
         let expired = vec![ClientId(1)];
-        let message = message::LeaseVerdict { cluster_time: ClusterTime(600_000), expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) };
+        let message = message::LeaseVerdict {
+            cluster_time: ClusterTime(600_000),
+            expired,
+            alive: Vec::new(),
+            view: kasha_types::ViewNumber(1),
+        };
         cluster.on(1, |core| core.message(message));
     };
     verdict(&mut cluster);
@@ -368,7 +373,12 @@ fn r4_6_a_refusal_for_a_floor_that_is_lost_is_never_told() {
     cluster.it_is(600_000);
     cluster.settle();
     let expired = vec![ClientId(1)];
-    let message = message::LeaseVerdict { cluster_time: ClusterTime(600_000), expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) };
+    let message = message::LeaseVerdict {
+        cluster_time: ClusterTime(600_000),
+        expired,
+        alive: Vec::new(),
+        view: kasha_types::ViewNumber(1),
+    };
     cluster.on(1, |core| core.message(message));
     assert_eq!(cluster.update((1, 2), LIST, &put(b"b", b"2")), []);
     cluster.on_the_way.clear();
@@ -498,7 +508,14 @@ fn r4_6_of_a_client_that_came_back_before_the_floor_was_synced_both_primaries_kn
     cluster.it_is(600_000);
     cluster.settle();
     let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
-    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) }));
+    cluster.on(1, |core| {
+        core.message(message::LeaseVerdict {
+            cluster_time,
+            expired,
+            alive: Vec::new(),
+            view: kasha_types::ViewNumber(1),
+        })
+    });
     let renewed = |head: &mut BodyHead| head.lease_expiry = ClusterTime(800_000);
     let second = Core::body_with((1, 2), 1, None, &Update::increment(b"b", 1), renewed);
     assert!(at_once(&cluster.send(1, LIST, &second)));
@@ -617,7 +634,14 @@ fn r4_6_a_later_floor_says_no_less_than_an_earlier_one() {
     // Whose lease was the longer one is called expired first.
     for client in [1, 2] {
         let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(client)]);
-        cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) }));
+        cluster.on(1, |core| {
+            core.message(message::LeaseVerdict {
+                cluster_time,
+                expired,
+                alive: Vec::new(),
+                view: kasha_types::ViewNumber(1),
+            })
+        });
         cluster.settle();
         cluster.settle();
     }

@@ -89,6 +89,9 @@ impl Actor for Node {
 }
 
 impl Actor for Coordinator {
+    fn replay_equals_state(&self) -> Result<u64, String> {
+        self.trouble().map_or(Ok(0), |trouble| Err(format!("R9.11: {trouble}")))
+    }
     fn machine(&self) -> &dyn Machine {
         self
     }

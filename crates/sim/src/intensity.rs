@@ -96,6 +96,8 @@ acts! {
     coordinator_reboot CoordinatorReboot,
     /// The coordinator's machine loses power as soon as it tells something new.
     coordinator_telling CoordinatorTelling,
+    /// The leader of a group of coordinators is cut off from the other members, and not from all nodes.
+    leader_cut LeaderCut,
     /// The coordinator's folder is lost, or an older copy takes its place, and it comes back later.
     lost_memory LostMemory,
     /// A client dies for ever, and another is born.

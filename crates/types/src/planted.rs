@@ -223,20 +223,12 @@ bugs! {
     ClusterTimeReused = "cluster_time_reused",
     /// R4.7: a coordinator that starts again begins at the time it has reserved, in the same boot of its machine, too.
     TimeFromReservationInOneBoot = "time_from_reservation_in_one_boot",
-    /// R9.2: a leader answers at once, and waits for no round.
-    AnsweredAtOnce = "answered_at_once",
     /// R9.1: what the leader has on its own disk counts as committed.
     ToldBeforeQuorum = "told_before_quorum",
     /// R9.5: a journal that is written anew lacks what is not committed, though it was acknowledged.
     SuffixForgotten = "suffix_forgotten",
     /// Section 9: of the logs of a quorum, the leader takes the shortest.
     ShortestLogTaken = "shortest_log_taken",
-    /// R9.5: a member votes although its view is not on its disk.
-    ViewUnsynced = "view_unsynced",
-    /// R9.2: a node obeys a leader although it has heard of a later view.
-    OlderViewObeyed = "older_view_obeyed",
-    /// R9.4: a new leader goes on from the ClusterTime that it remembers itself, and asks none of its quorum.
-    TimeFromOwnMemory = "time_from_own_memory",
     /// R4.7: a session that has heard ClusterTime once counts on by its own clock alone.
     TimeLeftFromOwnClock = "time_left_from_own_clock",
     /// R4.8: versions are positions in the log.

@@ -52,6 +52,16 @@ pub enum Trouble {
     Unreadable(String),
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Differs(op) => write!(f, "its state at {op} is not that of the others"),
+            Self::Refused(op, why) => write!(f, "it cannot apply {op}, which the others have: {why}"),
+            Self::Unreadable(why) => write!(f, "it cannot read the state of the others: {why}"),
+        }
+    }
+}
+
 /// What is written to the disk of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {

@@ -314,9 +314,6 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn write(&mut self, record: Record) {
         self.written.0 += 1;
         let landmark = Landmark { view: self.view, log_view: self.log_view, end: self.log.end() };
-        if planted::is_on(Bug::ViewUnsynced) {
-            self.durable = landmark;
-        }
         self.on_their_way.push_back((self.written, landmark));
         self.out.push(Output::Write { number: self.written, record });
     }

@@ -89,7 +89,9 @@ pub fn rest(cluster: &Cluster, width: usize) -> String {
     for line in wrapped(&head, width) {
         let _ = writeln!(out, "{line}");
     }
-    for table in [group(cluster), terms(cluster), loads(cluster), cleaning(cluster), transactions(cluster), turns(cluster)] {
+    for table in
+        [group(cluster), terms(cluster), loads(cluster), cleaning(cluster), transactions(cluster), turns(cluster)]
+    {
         if !table.is_empty() {
             out.push('\n');
             out.push_str(&table.render(width));

@@ -206,7 +206,9 @@ impl Run {
         self.cluster.it_is(NOW);
         self.cluster.settle();
         let (cluster_time, expired, alive) = (ClusterTime(NOW), vec![ClientId(EXPIRED)], Vec::new());
-        self.cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive, view: kasha_types::ViewNumber(1) }));
+        self.cluster.on(1, |core| {
+            core.message(message::LeaseVerdict { cluster_time, expired, alive, view: kasha_types::ViewNumber(1) })
+        });
         self.cluster.settle();
         self.order = self.calls.len();
         self.call(KEEPING, Some(b"order"), &increment);

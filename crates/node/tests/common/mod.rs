@@ -233,7 +233,13 @@ impl Core {
     /// The coordinator answers a heartbeat that is sent now.
     pub fn coordinator_says_it_is(&mut self, cluster_time: u64) {
         let (sent, clients_below, cluster_time) = (self.now, ClientId(100), ClusterTime(cluster_time));
-        self.message(message::HeartbeatAnswer { sent, lease_millis: 60_000, cluster_time, clients_below, view: kasha_types::ViewNumber(1) });
+        self.message(message::HeartbeatAnswer {
+            sent,
+            lease_millis: 60_000,
+            cluster_time,
+            clients_below,
+            view: kasha_types::ViewNumber(1),
+        });
     }
 
     pub fn frame(&mut self, kind: Kind, frame: &[u8]) {

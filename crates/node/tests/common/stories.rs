@@ -81,14 +81,28 @@ pub fn the_copy_of_a_floor_forgets_nobody() {
     cluster.it_is(600_000);
     cluster.settle();
     let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
-    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new(), view: kasha_types::ViewNumber(1) }));
+    cluster.on(1, |core| {
+        core.message(message::LeaseVerdict {
+            cluster_time,
+            expired,
+            alive: Vec::new(),
+            view: kasha_types::ViewNumber(1),
+        })
+    });
     for _ in 0..UPDATES_OF_A_SEGMENT {
         filler.update(&mut cluster);
         cluster.carry();
     }
     let mut heard = cluster.send(1, LIST, &second);
     let alive = vec![LeaseInfo { client: ClientId(1), expiry: ClusterTime(900_000) }];
-    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired: Vec::new(), alive, view: kasha_types::ViewNumber(1) }));
+    cluster.on(1, |core| {
+        core.message(message::LeaseVerdict {
+            cluster_time,
+            expired: Vec::new(),
+            alive,
+            view: kasha_types::ViewNumber(1),
+        })
+    });
     cluster.settle();
     heard.append(&mut cluster.heard(1));
     assert!(matches!(heard[..], [Heard::Answer { .. }]), "{heard:?}");

@@ -1,10 +1,13 @@
 //! Outages and restarts of the coordinator.
 
+use std::net::IpAddr;
+
 use kasha_types::ConfigVersion;
 
-use super::nemesis::{Fault, Nemesis, always};
+use super::nemesis::{Chance, Fault, Nemesis, always, both_ways};
 use crate::clock::{SimTime, micros, millis};
 use crate::intensity::Act;
+use crate::network::HostId;
 use crate::world::World;
 
 /// How often it checks whether the coordinator has told something new.
@@ -40,6 +43,11 @@ pub(super) const FAULTS: &[Fault] = &[
         cause: |nemesis, world, _| nemesis.coordinator_comes_back(world, Act::CoordinatorReboot),
     },
     Fault {
+        act: Act::LeaderCut,
+        is_possible: |nemesis, _| nemesis.hosts.coordinators.len() > 1,
+        cause: |nemesis, world, chance| nemesis.leader_cut(world, chance),
+    },
+    Fault {
         act: Act::CoordinatorTelling,
         is_possible: always,
         cause: |nemesis, world, _| {
@@ -64,6 +72,41 @@ impl Nemesis {
         }
     }
 
+    /// The host of the leader, as the newest configuration names it.
+    fn leader(&self) -> Option<HostId> {
+        let latest = self.configurations.latest()?;
+        let IpAddr::V4(ip) = latest.coordinator.ip() else { return None };
+        let [_, _, high, low] = ip.octets();
+        let member = usize::from(u16::from_be_bytes([high, low]));
+        self.hosts.coordinators.get(member.checked_sub(1)?).copied()
+    }
+
+    /// The leader goes on to hear nodes, or some of them, and no other member: another one leads soon. A node dies meanwhile, so that both
+    /// have something to decide.
+    fn leader_cut(&mut self, world: &mut World, Chance { time, node }: Chance) {
+        let Some(leader) = self.leader() else { return };
+        world.probes.hit("nemesis: leader of the group cut off");
+        let others: Vec<HostId> = self.hosts.coordinators.iter().copied().filter(|&host| host != leader).collect();
+        let mut cuts = both_ways(leader, &others);
+        if self.rng.chance(1, 3) {
+            cuts.retain(|&(from, _)| from != leader); // it can send, and hears nobody
+        }
+        if self.rng.chance(1, 2) {
+            for host in self.hosts.nodes.clone() {
+                let hidden = if self.rng.chance(1, 2) { vec![leader] } else { others.clone() };
+                cuts.extend(both_ways(host, &hidden));
+            }
+        }
+        let time = time.max(self.lease * self.rng.between(2, 8));
+        self.cut_for(world, cuts, time);
+        let at = self.rng.below(time);
+        self.later(world.now.after(at), move |nemesis, world| {
+            if world.is_up(node) {
+                nemesis.kill_for(world, node, time);
+            }
+        });
+    }
+
     pub(super) fn newest_told(&self) -> ConfigVersion {
         self.configurations.latest().map_or(ConfigVersion(0), |latest| latest.version)
     }
@@ -85,7 +128,10 @@ impl Nemesis {
     /// The coordinator is away for less than two leases of a node. It comes back in another boot of its machine, if the act says so.
     pub(super) fn coordinator_comes_back(&mut self, world: &mut World, act: Act) {
         let coordinator = self.coordinator();
-        if !world.is_up(coordinator) {
+        // A group remembers the time as long as a majority of it has been up for a while (R9.4).
+        let is_group = self.hosts.coordinators.len() > 1;
+        let all_up = self.hosts.coordinators.iter().all(|&host| world.is_up(host));
+        if !world.is_up(coordinator) || is_group && (!all_up || world.now < self.group_rests_until) {
             return;
         }
         if act == Act::CoordinatorReboot {
@@ -97,5 +143,6 @@ impl Nemesis {
         }
         let time = self.rng.below(self.lease * 2);
         self.start_later(world.now.after(time), coordinator);
+        self.group_rests_until = world.now.after(time + self.lease * 2);
     }
 }

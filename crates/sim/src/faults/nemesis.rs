@@ -118,6 +118,8 @@ pub struct Nemesis {
     /// When a node last lost what it held, or a part of it.
     pub(super) lost_at: Option<SimTime>,
     pub(super) folders: Folders,
+    /// No member of a group of coordinators is restarted before this moment.
+    pub(super) group_rests_until: SimTime,
 }
 
 impl Nemesis {
@@ -143,6 +145,7 @@ impl Nemesis {
             next_at: SimTime(0),
             lost_at: None,
             folders: Folders::default(),
+            group_rests_until: SimTime(0),
         }
     }
 

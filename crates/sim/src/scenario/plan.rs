@@ -46,10 +46,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::FastPath => fast_path(&mut shape, &mut intensity),
         Scenario::SlowAnswers => slow_answers(rng, &mut shape, &mut intensity),
         Scenario::BadNetwork => intensity.acts = none,
-        Scenario::Crash => {
-            shape.trusts_connections = true;
-            intensity = quiet(Acts { crash: 1, ..none });
-        }
+        Scenario::Crash => (shape.trusts_connections, intensity) = (true, quiet(Acts { crash: 1, ..none })),
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
             fast_restart(rng, &mut shape, &mut intensity);
@@ -84,25 +81,10 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::CoordinatorOutage => {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
-        Scenario::CoordinatorGroup => {
-            (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
-            intensity.acts = Acts {
-                coordinator: 4,
-                coordinator_restart: 3,
-                coordinator_reboot: 1,
-                partition: 2,
-                one_way: 1,
-                crash: 2,
-                fast_restart: 1,
-                ..none
-            };
-        }
+        Scenario::CoordinatorGroup => coordinator_group(&mut shape, &mut intensity),
         Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
         Scenario::Lifetimes => lifetimes(rng, &mut shape, &mut intensity),
-        Scenario::Elections => {
-            lifetimes(rng, &mut shape, &mut intensity);
-            (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
-        }
+        Scenario::Elections => elections(rng, &mut shape, &mut intensity),
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
@@ -161,6 +143,28 @@ fn lifetimes(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     intensity.nemesis_every = millis(rng.between(200, 1_200));
     let (coordinator_reboot, crash) = (rng.below(2), rng.below(2));
     intensity.acts = Acts { coordinator_restart: 6, coordinator_reboot, crash, ..Acts::default() };
+}
+
+/// The same with a group of coordinators.
+fn elections(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    lifetimes(rng, shape, intensity);
+    (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
+}
+
+/// Whatever can happen to the members of a group of coordinators, and nodes to decide about.
+fn coordinator_group(shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.coordinators, shape.nodes) = (3, shape.nodes.max(3));
+    intensity.acts = Acts {
+        coordinator: 4,
+        coordinator_restart: 3,
+        coordinator_reboot: 1,
+        leader_cut: 4,
+        partition: 1,
+        one_way: 1,
+        crash: 2,
+        fast_restart: 1,
+        ..Acts::default()
+    };
 }
 
 /// Frames take so long that an answer comes after the first waiting time of an attempt, and a node's lease still holds.

@@ -1,0 +1,59 @@
+//! What the state knows of the group of coordinators: who its members are, and where; who is to become one; and who was one.
+
+use kasha_types::MemberId;
+use kasha_viewstamped::MEMBERS_MAX;
+use kasha_wire::GroupMember;
+
+use crate::State;
+use crate::check::{Checked, must};
+use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX};
+
+impl State {
+    pub(crate) fn permits_group_of(members: u8) -> Checked {
+        must!(members % 2 == 1 && members <= GROUP_MAX, "R9.14: a group of {members}");
+        Ok(())
+    }
+
+    pub(crate) fn permits_member_at(&self, of: &GroupMember) -> Checked {
+        let (group, member) = (&self.configuration.group, of.member);
+        let known = group.iter().find(|known| known.member == member);
+        must!(known.is_some() || member >= self.next_member, "R9.6: {member} was another one");
+        must!(member.0 <= COUNT_MAX, "a count is near its end: {member}");
+        must!(known.is_some() || group.len() < MEMBERS_MAX, "there are too many members");
+        let has_folder = known.is_none_or(|known| [0, of.folder].contains(&known.folder));
+        must!(has_folder || group.len() == 1, "R9.6: {member} has another folder");
+        Ok(())
+    }
+
+    pub(crate) fn permits_member_gone(&self, member: MemberId) -> Checked {
+        must!(self.configuration.group.iter().any(|of| of.member == member), "{member} is not known");
+        Ok(())
+    }
+
+    pub(crate) fn apply_member_at(&mut self, of: GroupMember) {
+        let group = &mut self.configuration.group;
+        group.retain(|known| known.member != of.member);
+        group.push(of);
+        group.sort_by_key(|of| of.member);
+        self.next_member = self.next_member.max(MemberId(of.member.0 + 1));
+    }
+
+    pub(crate) fn apply_member_gone(&mut self, member: MemberId) {
+        let left = self.configuration.group.iter().find(|of| of.member == member);
+        self.former_members.extend(left.map(|of| of.folder));
+        let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
+        self.former_members.drain(..more);
+        self.configuration.group.retain(|of| of.member != member);
+    }
+
+    /// Whether all of that can be.
+    pub(crate) fn check_members(&self) -> Checked {
+        let (group, next) = (&self.configuration.group, self.next_member);
+        must!(group.len() <= MEMBERS_MAX, "{} members", group.len());
+        must!(group.is_sorted_by(|a, b| a.member < b.member), "members are in order and distinct");
+        must!(group.last().is_none_or(|of| of.member < next), "ids of members are not used again");
+        must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
+        must!(self.former_members.len() <= FORMER_MEMBERS_MAX, "{} former members", self.former_members.len());
+        Self::permits_group_of(self.group_wanted)
+    }
+}
