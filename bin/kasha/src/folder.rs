@@ -17,6 +17,8 @@ pub struct Nodes {
     pub numbers: Vec<u16>,
     /// Cores of each.
     pub cores: u8,
+    /// Members of the coordinator's group.
+    pub group: u8,
 }
 
 /// What the coordinator knows.
@@ -31,7 +33,7 @@ struct Known {
 
 impl Nodes {
     /// The nodes that the cluster in this folder has, or that a new one is to have.
-    pub fn of(data: &Path, nodes: Option<u16>, cores: Option<u8>) -> Result<Self> {
+    pub fn of(data: &Path, nodes: Option<u16>, cores: Option<u8>, group: Option<u8>) -> Result<Self> {
         let folder = data.display();
         let folders = node_folders(data)?;
         let any = folders.iter().min_by_key(|(number, _)| *number).map(|(_, owner)| *owner);
@@ -47,6 +49,7 @@ impl Nodes {
         if stored.is_none() {
             check_unjoined(data, &folders)?;
         }
+        let group = group.or(stored.as_ref().map(State::group_wanted)).unwrap_or(1);
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
             Ok(numbers) => numbers,
@@ -55,7 +58,7 @@ impl Nodes {
                 nodes.unwrap_or_default()
             ),
         };
-        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1) })
+        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group })
     }
 }
 

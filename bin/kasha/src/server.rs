@@ -115,7 +115,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     let control = match (&settings.control, hosts_coordinator) {
         (Some(chosen), _) => Some(Control { place: chosen.clone(), is_chosen: true }),
         (None, true) => Some(Control { place: coordinators[0].clone(), is_chosen: true }),
-        (None, false) => Control::beside(listen.first()),
+        (None, false) => None,
     };
     let hosts = if hosts_coordinator { Some(hosted(&settings, listen.len())?) } else { None };
     // What only stands by takes no processor.

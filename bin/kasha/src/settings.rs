@@ -91,8 +91,8 @@ settings! {
     #[arg(long, env = "KASHA_HOST_COORDINATOR")]
     host_coordinator: bool,
     Process
-    /// Where this process listens as a member of the coordinator's group; by default the first address of --coordinator if it hosts the
-    /// coordinator, else the first of --listen with its port + 1000.
+    /// Where this process listens as a member of the coordinator's group, or as one that may become a member; by default the first address
+    /// of --coordinator where the coordinator is hosted, and nowhere else.
     #[arg(long, env = "KASHA_CONTROL")]
     control: Option<Place>,
     Cluster

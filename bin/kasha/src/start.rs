@@ -117,7 +117,7 @@ fn addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<Vec<Vec<Socket
 }
 
 fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
-    let Nodes { numbers, cores } = nodes;
+    let Nodes { numbers, cores, .. } = nodes;
     let count = u16::try_from(numbers.len())?;
     Ok(ClusterSpec {
         nodes: count,
@@ -145,7 +145,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
     check_folder(arguments)?;
-    let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores)?;
+    let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores, arguments.group)?;
     let addresses = addresses(arguments, &of_folder)?;
     let cluster = cluster(arguments, &of_folder)?;
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;
@@ -169,7 +169,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             hosts: (node == 1).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             spin: default_spin(loops),
-            ..spec_of(arguments, node, listen, &members)
+            ..spec_of(arguments, &of_folder, node, listen, &members)
         };
         let running = RunningNode::start(&spec, &ended)?;
         if arguments.port == 0 {
@@ -201,10 +201,20 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
 }
 
 /// A node of a cluster in one process. The rest of what it is told is the same for all.
-fn spec_of(arguments: &StartArguments, node: u16, listen: &[SocketAddr], members: &[SocketAddr]) -> NodeSpec {
+fn spec_of(
+    arguments: &StartArguments,
+    nodes: &Nodes,
+    node: u16,
+    listen: &[SocketAddr],
+    members: &[SocketAddr],
+) -> NodeSpec {
     let listen: Vec<_> = listen.iter().copied().map(Place::from).collect();
     let first = SocketAddr::from(([127, 0, 0, 1], arguments.port));
-    let control = if node == 1 { Some(Control::chosen(first)) } else { Control::beside(listen.first()) };
+    let control = match node {
+        1 => Some(Control::chosen(first)),
+        _ if nodes.group == 1 => None,
+        _ => Control::beside(listen.first()),
+    };
     let own = control.iter().map(|control| control.place.clone());
     NodeSpec {
         node,
@@ -235,6 +245,7 @@ fn controls(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAd
     }
     let of_node = |(&number, addresses): (&u16, &Vec<SocketAddr>)| match number {
         1 => Some(SocketAddr::from(([127, 0, 0, 1], arguments.port))),
+        _ if nodes.group == 1 => None,
         _ => Control::beside(addresses.first().copied().map(Place::from).as_ref())?.place.address(),
     };
     nodes.numbers.iter().zip(addresses).filter_map(of_node).collect()
@@ -248,7 +259,7 @@ fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
 /// How each node is started as a process of its own.
 fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<Spec> {
     let members: Vec<_> = controls(arguments, nodes, addresses).iter().map(ToString::to_string).collect();
-    let spec = |(&node, addresses): (&u16, &Vec<SocketAddr>)| {
+    let spec = |(index, (&node, addresses)): (usize, (&u16, &Vec<SocketAddr>))| {
         let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let mut words = vec![
             format!("--node={node}"),
@@ -260,13 +271,15 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
         ];
         if node == 1 {
             words.extend(["--host-coordinator".to_owned(), format!("--nodes={}", nodes.numbers.len())]);
-            words.push(format!("--control=127.0.0.1:{}", arguments.port));
             words.extend(arguments.group.map(|group| format!("--group={group}")));
             words.extend(arguments.shards.map(|shards| format!("--shards={shards}")));
             words.extend(arguments.faults.map(|faults| format!("--faults={faults}")));
             words.extend(arguments.durability.map(|durability| format!("--durability={durability:?}").to_lowercase()));
         }
+        if nodes.group > 1 {
+            words.extend(members.get(index).map(|member| format!("--control={member}")));
+        }
         Spec { node, words, addresses: addresses.clone() }
     };
-    nodes.numbers.iter().zip(addresses).map(spec).collect()
+    nodes.numbers.iter().zip(addresses).enumerate().map(spec).collect()
 }

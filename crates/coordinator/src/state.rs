@@ -143,6 +143,12 @@ impl State {
         self.applied
     }
 
+    /// How many members the group of coordinators is to have.
+    #[must_use]
+    pub fn group_wanted(&self) -> u8 {
+        self.group_wanted
+    }
+
     /// The moment up to which ClusterTime may be used.
     #[must_use]
     pub fn time_reserved(&self) -> ClusterTime {

@@ -7,6 +7,7 @@ mod full_disk;
 mod full_memory;
 mod garbage;
 mod give_up;
+mod group;
 mod interactive;
 mod lived_in;
 mod mapped;
