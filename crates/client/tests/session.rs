@@ -9,11 +9,12 @@ use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{
-    AckedBelow, ClientId, ClusterTime, ConfigVersion, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of,
+    AckedBelow, ClientId, ClusterTime, ConfigVersion, Epoch, ListVersion, MemberId, NodeId, Sequence, ShardId, TableId,
+    ViewNumber, slot_of,
 };
 use kasha_wire::message::TableOutcome;
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{AnyMessage, Kind, Read, RecordedVerdict, Refusal, ShardPhase, Update, message};
+use kasha_wire::{AnyMessage, GroupMember, Kind, Read, RecordedVerdict, Refusal, ShardPhase, Update, message};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -28,6 +29,33 @@ fn it_finds_the_cluster_and_routes_it() {
     assert_eq!(net.routes[0], Endpoint::Seed(0));
     assert_eq!(net.routes[1..], [Endpoint::Coordinator, core(1), core(2), core(3), core(4)]);
     assert_eq!(net.session.client(), Some(CLIENT));
+}
+
+/// A seed may be a member of the coordinator's group that does not lead.
+#[test]
+fn a_member_that_does_not_lead_names_the_leader_which_is_asked_at_once() {
+    let of = |member: u64| GroupMember {
+        member: MemberId(member),
+        node: NodeId(1),
+        folder: 7,
+        address: ([10, 0, 0, 9], 8400 + u16::try_from(member).unwrap()).into(),
+    };
+    let not_leader = message::NotLeader { view: ViewNumber(5), leader: Some(MemberId(2)), group: vec![of(1), of(2), of(3)] };
+    let asked_of = |net: &mut Net| net.take(Kind::Message).into_iter().map(|sent| sent.to).collect::<Vec<_>>();
+    let mut net = Net::new(|_| ());
+    assert_eq!(asked_of(&mut net), [Endpoint::Seed(0)]);
+    net.message(core(1), &not_leader);
+    net.pass(Duration::from_millis(1));
+    assert_eq!(asked_of(&mut net), [], "a node says nothing of that");
+    net.message(Endpoint::Seed(0), &not_leader);
+    net.pass(Duration::from_millis(1));
+    let members = [1, 2, 3].map(|member| Endpoint::Member(MemberId(member)));
+    assert_eq!(net.routes[1..], members);
+    assert_eq!(asked_of(&mut net), [Endpoint::Seed(0), members[1]]);
+    // What is older counts no more.
+    net.message(members[0], &message::NotLeader { view: ViewNumber(4), leader: Some(MemberId(1)), ..not_leader });
+    net.pass(SECOND);
+    assert_eq!(asked_of(&mut net)[1], members[1]);
 }
 
 #[test]

@@ -114,3 +114,39 @@ impl CoordinatorLinks {
         self.members = members;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(members: &[u64]) -> Vec<(MemberId, SocketAddr)> {
+        members.iter().map(|&member| (MemberId(member), ([10, 0, 0, 1], member as u16).into())).collect()
+    }
+
+    #[test]
+    fn r9_2_who_has_heard_of_a_later_view_obeys_no_earlier_one() {
+        let mut links = CoordinatorLinks::default();
+        assert!(links.obeys(ViewNumber(3)) && links.obeys(ViewNumber(3)) && links.obeys(ViewNumber(5)));
+        assert!(!links.obeys(ViewNumber(4)) && links.obeys(ViewNumber(5)));
+    }
+
+    #[test]
+    fn heartbeats_go_to_all_members_and_questions_to_the_leader() {
+        let (mut links, mut out) = (CoordinatorLinks::with_seeds(1), Effects::new());
+        let seeds = [Endpoint::Coordinator, Endpoint::Seed(0)];
+        assert!(links.all().eq(seeds) && seeds.into_iter().all(|seed| links.is_leader(seed)));
+        assert!(!links.is_leader(Endpoint::Seed(1)));
+        links.redirect(ViewNumber(2), None, group(&[1, 2, 3]), &mut out);
+        let members = [1, 2, 3].map(|member| Endpoint::Member(MemberId(member)));
+        assert!(links.all().eq(members));
+        assert_eq!(links.leader(), members[0], "any of them says who leads");
+        links.redirect(ViewNumber(2), Some(MemberId(3)), group(&[1, 2, 3]), &mut out);
+        assert_eq!(links.leader(), members[2]);
+        links.redirect(ViewNumber(1), Some(MemberId(1)), group(&[1, 2]), &mut out);
+        assert_eq!((links.leader(), links.all().count()), (members[2], 3), "an earlier view says nothing");
+        links.learn(([10, 0, 0, 1], 2).into(), group(&[2, 3, 4]), &mut out);
+        assert_eq!((links.leader(), links.all().count()), (members[1], 3));
+        links.learn(([10, 0, 0, 1], 9).into(), group(&[9]), &mut out);
+        assert!(links.all().eq([Endpoint::Coordinator]), "one that is alone, and known");
+    }
+}
