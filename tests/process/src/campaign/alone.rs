@@ -106,7 +106,7 @@ impl Kind {
 
     /// Changes a cluster so that it can have this fault.
     pub fn prepare(self, shape: &mut Shape) {
-        shape.own_coordinator = true;
+        (shape.own_coordinator, shape.group) = (true, false);
         shape.small_disk = None;
     }
 

@@ -126,18 +126,25 @@ impl Machine {
         let mut say = |flag: &str, value: String| words.extend([format!("--{flag}"), value]);
         say("node", self.number().to_string());
         say("data", self.data().to_string_lossy().into_owned());
-        say("coordinator", net.coordinator().to_string());
+        let members: Vec<String> = (1..=shape.nodes).map(|node| net.control(node).to_string()).collect();
+        say("coordinator", if shape.group { members.join(",") } else { net.coordinator().to_string() });
         say("lease", format!("{}ms", shape.lease.as_millis()));
         say("flush-interval", format!("{}ms", shape.flush_interval.as_millis()));
         say("memory-mib", if shape.has_ballast { ballast::MEMORY_MIB } else { 256 }.to_string());
         if let Who::Node(node) = self.who {
             let cores: Vec<String> = (0..shape.cores).map(|core| net.core(node, core).to_string()).collect();
             say("listen", cores.join(","));
+            if shape.group {
+                say("control", net.control(node).to_string());
+            }
         }
         if self.who == shape.hub() {
             say("nodes", shape.nodes.to_string());
             say("shards", shape.shards.to_string());
             say("faults", shape.faults.to_string());
+            if shape.group {
+                say("group", "3".to_owned());
+            }
             say("durability", if shape.fsync { "fsync" } else { "replicated" }.to_owned());
             words.push("--host-coordinator".to_owned());
         }

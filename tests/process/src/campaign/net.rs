@@ -47,7 +47,7 @@ impl Net {
                 None
             }
         };
-        let first_port = if lab.is_some() { 0 } else { free_ports(1 + 2 * plan.shape.nodes) };
+        let first_port = if lab.is_some() { 0 } else { free_ports(1 + 3 * plan.shape.nodes) };
         Ok(Self { lab, link, first_port, nodes, own_coordinator: plan.shape.own_coordinator })
     }
 
@@ -79,6 +79,15 @@ impl Net {
         match self.lab {
             Some(_) => (self.ip(hub), COORDINATOR_PORT).into(),
             None => local(self.first_port),
+        }
+    }
+
+    /// Where the process of a node listens as a member of the coordinator's group.
+    #[must_use]
+    pub fn control(&self, node: u16) -> SocketAddr {
+        match self.lab {
+            Some(_) => (self.ip(Who::Node(node)), COORDINATOR_PORT).into(),
+            None => local(self.first_port + 2 * u16::try_from(self.nodes).expect("few") + node),
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Shape {
     pub flush_interval: Duration,
     /// Whether the coordinator has a process of its own. Otherwise node 1 hosts it.
     pub own_coordinator: bool,
+    /// Whether the coordinator is a group of three, in the processes of nodes.
+    pub group: bool,
     /// The node whose data is on a small disk of its own.
     pub small_disk: Option<u16>,
     /// Whether most of the memory is filled with data that is overwritten all the time.
@@ -200,7 +202,7 @@ impl Plan {
     #[must_use]
     pub fn beyond_promise(seed: u64) -> Self {
         let mut shape = Shape::draw(&mut Rng::new(seed));
-        (shape.fsync, shape.own_coordinator, shape.small_disk) = (false, true, None);
+        (shape.fsync, shape.own_coordinator, shape.group, shape.small_disk) = (false, true, false, None);
         shape.flush_interval = Duration::from_secs(3600);
         let phase = |kept| {
             let fault = Fault::PowerLoss((1..=shape.nodes).map(Who::Node).collect(), kept);
@@ -215,7 +217,8 @@ impl Shape {
     fn draw(rng: &mut Rng) -> Self {
         let faults = if rng.chance(1, 3) { 2 } else { 1 };
         let nodes = rng.between(faults + 2, 5);
-        let own_coordinator = rng.chance(2, 3);
+        let own_coordinator = rng.chance(1, 2);
+        let group = !own_coordinator && rng.fork().chance(3, 4);
         let small_disk = rng.chance(1, 3).then(|| rng.between(2, nodes));
         let has_ballast = small_disk.is_none() && rng.fork().chance(3, 4);
         let number = |number: u64| u16::try_from(number).expect("small");
@@ -229,6 +232,7 @@ impl Shape {
             lease: Duration::from_millis(*rng.pick(&[500, 1000, 2000])),
             flush_interval: Duration::from_millis(*rng.pick(&[20, 100, 100])),
             own_coordinator,
+            group,
             small_disk: small_disk.map(number),
             delay: Duration::from_micros(*rng.pick(&[0, 200, 1000])),
         }
@@ -241,7 +245,13 @@ impl Shape {
         (1..=self.nodes).map(Who::Node).chain(coordinator).collect()
     }
 
-    /// The process in which the coordinator runs.
+    /// Whether the process may be the coordinator, or lead its group.
+    #[must_use]
+    pub fn may_lead(&self, who: Who) -> bool {
+        who == self.hub() || self.group
+    }
+
+    /// The process in which the coordinator runs, or its first member.
     #[must_use]
     pub fn hub(&self) -> Who {
         if self.own_coordinator { Who::Coordinator } else { Who::Node(1) }
@@ -367,7 +377,7 @@ impl Drawing<'_> {
     /// happened.
     fn jump(&mut self) -> Fault {
         let node = self.node();
-        match Who::Node(node) == self.shape.hub() {
+        match self.shape.may_lead(Who::Node(node)) {
             true => Fault::Freeze(Who::Node(node)),
             false => Fault::Jump(node, Duration::from_millis(*self.rng.pick(&[200, 1000, 5000, 60_000]))),
         }
@@ -456,10 +466,14 @@ impl fmt::Display for Fault {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape {
-            nodes, faults, shards, cores, fsync, lease, own_coordinator, small_disk, has_ballast, delay, ..
+            nodes, faults, shards, cores, fsync, lease, own_coordinator, group, small_disk, has_ballast, delay, ..
         } = &self.shape;
         let durability = if *fsync { "fsync" } else { "replicated" };
-        let coordinator = if *own_coordinator { "a process of its own" } else { "at node-1" };
+        let coordinator = match (own_coordinator, group) {
+            (true, _) => "a process of its own",
+            (false, true) => "a group of three",
+            (false, false) => "at node-1",
+        };
         write!(f, "{nodes} nodes of {cores} core(s), {shards} shards, f = {faults}, {durability}, lease {lease:?}, ")?;
         write!(f, "coordinator {coordinator}, links {delay:?}")?;
         if let Some(node) = small_disk {
@@ -503,7 +517,7 @@ mod tests {
                         weak.extend(lost);
                     }
                     if let Fault::Jump(node, _) = event.fault {
-                        assert_ne!(Who::Node(node), plan.shape.hub());
+                        assert!(!plan.shape.may_lead(Who::Node(node)));
                     }
                 }
                 assert!(weak.len() <= usize::from(plan.shape.faults), "seed {seed}: {plan}");
