@@ -1,5 +1,6 @@
 //! Which nodes the folder of a whole cluster has ([`crate::start`]): what its coordinator knows, and the folders that are there.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -17,8 +18,17 @@ pub struct Nodes {
     pub numbers: Vec<u16>,
     /// Cores of each.
     pub cores: u8,
-    /// Members of the coordinator's group.
+    /// Members that the coordinator's group is to have.
     pub group: u8,
+    /// The nodes whose processes are members of it.
+    pub members: BTreeSet<u16>,
+}
+
+impl Nodes {
+    /// Whether a member of the group may be in the process of this node.
+    pub fn may_host(&self, node: u16) -> bool {
+        node == 1 || self.group > 1 || self.members.contains(&node)
+    }
 }
 
 /// What the coordinator knows.
@@ -50,6 +60,7 @@ impl Nodes {
             check_unjoined(data, &folders)?;
         }
         let group = group.or(stored.as_ref().map(State::group_wanted)).unwrap_or(1);
+        let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
             Ok(numbers) => numbers,
@@ -58,7 +69,7 @@ impl Nodes {
                 nodes.unwrap_or_default()
             ),
         };
-        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group })
+        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members })
     }
 }
 

@@ -21,7 +21,9 @@ use kasha_runtime::{
     TrashThread, WarmBuffers, boot_id, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
-use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
+use kasha_types::{ClusterId, ConfigVersion, CoreId, Incarnation, NodeId};
+use kasha_wire::link::ToClient;
+use kasha_wire::message::GetConfiguration;
 use kasha_wire::{Durability, WireVersions};
 
 use crate::folder::stored_in;
@@ -230,18 +232,7 @@ impl RunningNode {
         let own = control.as_ref().map(|(_, address)| *address);
         // Our own member is nobody's as yet, and does not answer.
         let others: Vec<_> = spec.coordinators.iter().filter(|place| place.address() != own).cloned().collect();
-        let (cluster, begins) = match (data.cluster(), &spec.hosts) {
-            (ClusterId(0), Some(_)) if spec.coordinators.len() == 1 => (ClusterId(random_u64().max(1)), true),
-            (ClusterId(0), Some(_)) => match ask_cluster(&others, &resolver, None) {
-                // It has begun already, and this folder is new.
-                Ok(cluster) => (cluster, false),
-                Err(_) => (ClusterId(random_u64().max(1)), true),
-            },
-            (ClusterId(0), None) => (discover_cluster(&others, &resolver)?, false),
-            // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
-            (known, None) => (ask_cluster(&others, &resolver, Some(known)).unwrap_or(known), false),
-            (known, Some(_)) => (known, true),
-        };
+        let (cluster, begins) = cluster_of(spec, &data, &others, &resolver)?;
         data.join(cluster)?;
         let coordinator = if begins { own } else { spec.coordinators[0].address() };
         let mut running = Self {
@@ -258,7 +249,10 @@ impl RunningNode {
             control: own,
         };
         let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
-        let control_address = control.as_ref().and_then(|(_, bound)| advertised_control(spec, *bound, &addresses));
+        let control_address = match own {
+            Some(bound) => advertised_control(spec, bound, &addresses)?,
+            None => None,
+        };
         if let (Some((listener, _)), Some(address)) = (control, control_address) {
             let has_files = {
                 let data = running.folder();
@@ -478,12 +472,32 @@ fn advertised(spec: &NodeSpec, bound: &[SocketAddr], resolver: &Resolver) -> Res
     Ok(addresses)
 }
 
+/// The cluster of a process, and whether this process may begin it. `others`: where other members of the coordinator's group are.
+fn cluster_of(spec: &NodeSpec, data: &DataDir, others: &[Place], resolver: &Resolver) -> Result<(ClusterId, bool)> {
+    Ok(match (data.cluster(), &spec.hosts) {
+        (ClusterId(0), Some(_)) if spec.coordinators.len() == 1 => (ClusterId(random_u64().max(1)), true),
+        (ClusterId(0), Some(_)) => match ask_cluster(others, resolver, None) {
+            // It has begun already, and this folder is new.
+            Ok(cluster) => (cluster, false),
+            Err(_) => (ClusterId(random_u64().max(1)), true),
+        },
+        (ClusterId(0), None) => (discover_cluster(others, resolver)?, false),
+        // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
+        (known, None) => (ask_cluster(others, resolver, Some(known)).unwrap_or(known), false),
+        (known, Some(_)) => (known, stored_in(data)?.is_some() || !has_begun(others, known, resolver)),
+    })
+}
+
 /// Where other members reach the one that listens at `bound`: beside the cores, if others reach these elsewhere. Without cores, or an
 /// address that means any, nowhere.
-fn advertised_control(spec: &NodeSpec, bound: SocketAddr, cores: &[SocketAddr]) -> Option<SocketAddr> {
-    let has_own = !bound.ip().is_unspecified() && (spec.advertise.is_empty() || spec.control.as_ref()?.is_chosen);
-    let ip = if has_own { bound.ip() } else { cores.first()?.ip() };
-    Some(SocketAddr::new(ip, bound.port()))
+fn advertised_control(spec: &NodeSpec, bound: SocketAddr, cores: &[SocketAddr]) -> Result<Option<SocketAddr>> {
+    let is_chosen = spec.control.as_ref().is_some_and(|control| control.is_chosen);
+    let has_own = !bound.ip().is_unspecified() && (spec.advertise.is_empty() || is_chosen);
+    let ip = if has_own { Some(bound.ip()) } else { cores.first().map(SocketAddr::ip) };
+    if ip.is_none() && spec.hosts.is_some() {
+        bail!("others cannot reach the coordinator at {bound}: name its own address with --control (K0403)");
+    }
+    Ok(ip.map(|ip| SocketAddr::new(ip, bound.port())))
 }
 
 /// The endpoint of an address with which a process was started.
@@ -530,6 +544,14 @@ fn ask_cluster(coordinators: &[Place], resolver: &Resolver, wanted: Option<Clust
         }
     }
     Err(problem)
+}
+
+/// Whether another member knows that this cluster has begun. One that waits to become a member says nothing.
+fn has_begun(others: &[Place], cluster: ClusterId, resolver: &Resolver) -> bool {
+    let addresses = others.iter().filter_map(|place| place.addresses(resolver).ok()).flatten();
+    let mut talks = addresses.filter_map(|address| Talk::connect(address).ok()).filter(|talk| talk.cluster == cluster);
+    let question = GetConfiguration { have: ConfigVersion(0) };
+    talks.any(|mut talk| matches!(talk.ask(&question), Ok(ToClient::ConfigurationIs(_) | ToClient::NotLeader(_))))
 }
 
 /// Runs nodes until the operator asks them to stop, or one of their loops fails.

@@ -212,7 +212,7 @@ fn spec_of(
     let first = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let control = match node {
         1 => Some(Control::chosen(first)),
-        _ if nodes.group == 1 => None,
+        _ if !nodes.may_host(node) => None,
         _ => Control::beside(listen.first()),
     };
     let own = control.iter().map(|control| control.place.clone());
@@ -245,7 +245,7 @@ fn controls(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAd
     }
     let of_node = |(&number, addresses): (&u16, &Vec<SocketAddr>)| match number {
         1 => Some(SocketAddr::from(([127, 0, 0, 1], arguments.port))),
-        _ if nodes.group == 1 => None,
+        _ if !nodes.may_host(number) => None,
         _ => Control::beside(addresses.first().copied().map(Place::from).as_ref())?.place.address(),
     };
     nodes.numbers.iter().zip(addresses).filter_map(of_node).collect()
@@ -276,7 +276,7 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
             words.extend(arguments.faults.map(|faults| format!("--faults={faults}")));
             words.extend(arguments.durability.map(|durability| format!("--durability={durability:?}").to_lowercase()));
         }
-        if nodes.group > 1 {
+        if nodes.numbers.iter().all(|&node| nodes.may_host(node)) {
             words.extend(members.get(index).map(|member| format!("--control={member}")));
         }
         Spec { node, words, addresses: addresses.clone() }

@@ -40,7 +40,8 @@ fn a_member_that_does_not_lead_names_the_leader_which_is_asked_at_once() {
         folder: 7,
         address: ([10, 0, 0, 9], 8400 + u16::try_from(member).unwrap()).into(),
     };
-    let not_leader = message::NotLeader { view: ViewNumber(5), leader: Some(MemberId(2)), group: vec![of(1), of(2), of(3)] };
+    let not_leader =
+        message::NotLeader { view: ViewNumber(5), leader: Some(MemberId(2)), group: vec![of(1), of(2), of(3)] };
     let asked_of = |net: &mut Net| net.take(Kind::Message).into_iter().map(|sent| sent.to).collect::<Vec<_>>();
     let mut net = Net::new(|_| ());
     assert_eq!(asked_of(&mut net), [Endpoint::Seed(0)]);

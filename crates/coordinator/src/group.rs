@@ -14,6 +14,7 @@ use kasha_wire::message::{Grouped, NotLeader};
 use kasha_wire::{Bytes, GroupMember};
 
 use crate::ledger::Basis;
+use crate::limits::COUNT_MAX;
 use crate::member::Member;
 use crate::outbox::Out;
 
@@ -64,12 +65,25 @@ impl Member {
         }
         // What is for another folder, or comes from a process that another one has followed, does nothing here.
         let is_for_us = to == self.ledger.me() && (folder == ours || folder == 0);
-        if !is_for_us || member == to || !self.others.is_newest(member, process) {
+        if !is_for_us || member == to || !self.is_known(member, process) || !self.others.is_newest(member, process) {
             return;
         }
         let Ok(message) = Message::decode(&said.message.0) else { return };
+        if message.view().number > COUNT_MAX {
+            return;
+        }
         self.others.spoke.insert(member, from);
         self.ledger.on_message(now, member, message);
+    }
+
+    /// Whether a process may speak for this member: it has the member's folder, and the member has not left. Whoever lags may not know it
+    /// yet.
+    fn is_known(&self, member: MemberId, process: Incarnation) -> bool {
+        let state = self.ledger.decided();
+        match state.configuration.group.iter().find(|of| of.member == member) {
+            Some(of) => [0, process.identity()].contains(&of.folder),
+            None => state.configuration.group.is_empty() || member >= state.next_member,
+        }
     }
 
     /// Says what the log wants said, to members whose place is known.

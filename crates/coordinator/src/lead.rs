@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
+use kasha_viewstamped::RoundNumber;
 use kasha_wire::message::ConfigurationIs;
 
 use crate::clients::ClientLeases;
@@ -35,8 +36,12 @@ pub(crate) struct Lead {
     pub(crate) unanswered: BTreeMap<CoreId, (Endpoint, Tick)>,
     /// Shards of which a node has promised what we know nothing of (K0430).
     pub(crate) overtaken: BTreeMap<ShardId, Overtaken>,
-    /// Members whose nodes are lost, and since when this leader knows that.
-    pub(crate) away: BTreeMap<MemberId, Tick>,
+    /// When it began.
+    pub(crate) since: Tick,
+    /// Members, and those that were invited, that say nothing, and since when this leader knows that.
+    pub(crate) silent: BTreeMap<MemberId, Tick>,
+    /// The round that confirms that this member led when it was told of more than it knows.
+    pub(crate) loss_round: Option<RoundNumber>,
     /// The number of new terms in this lease period, and when the period began.
     pub(crate) promotions: (u32, Tick),
     pub(crate) clients: ClientLeases,
@@ -85,7 +90,9 @@ impl Lead {
             lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
             unanswered: BTreeMap::new(),
             overtaken: BTreeMap::new(),
-            away: BTreeMap::new(),
+            since: now,
+            silent: BTreeMap::new(),
+            loss_round: None,
             promotions: (0, now),
             clients: ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis),
             clock,

@@ -10,6 +10,7 @@
 //! dropped with the lead. The group has one member as yet, whose own file is a quorum.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use kasha_machine::{Effects, Gate};
 use kasha_types::{LocalPosition, Tick, ViewNumber};
@@ -170,6 +171,21 @@ impl Ledger {
     /// An answer tells this time: the round that it waits for carries it (R9.4).
     pub(crate) fn note_told(&mut self, now: Tick, told: Told) {
         self.replica.memory_mut().note(now, told);
+    }
+
+    /// The round that confirms that this member led when the last question came.
+    pub(crate) fn asked(&self) -> RoundNumber {
+        self.asked
+    }
+
+    /// Whether that round has ended, in a view that began with all that was committed.
+    pub(crate) fn is_confirmed(&self, round: RoundNumber) -> bool {
+        self.replica.is_confirmed(round)
+    }
+
+    /// Whether another member, or one that was invited, was heard not longer ago than this.
+    pub(crate) fn has_heard(&self, now: Tick, member: MemberId, time: Duration) -> bool {
+        self.replica.heard_within(now, member, time)
     }
 
     /// All that is decided by now, and that was asked: the basis of a message that may follow from any of it.

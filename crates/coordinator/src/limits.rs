@@ -68,3 +68,6 @@ pub(crate) const MEMBER_REPLACED_AFTER: Duration = Duration::from_secs(300);
 
 /// Folders that were members and are none any more, of which the state knows: the last ones.
 pub(crate) const FORMER_MEMBERS_MAX: usize = 64;
+
+/// A member from which nothing was heard for so many leases is silent: elections and stalls take less.
+pub(crate) const SILENT_LEASES: u32 = 4;

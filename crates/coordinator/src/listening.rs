@@ -23,8 +23,17 @@ impl Leading<'_> {
         }
     }
 
+    /// Whether the coordinator may decide something, after what the core's folder knows (R9.13).
+    pub(crate) fn remembers(&mut self, from: Endpoint, heartbeat: &Heartbeat) -> bool {
+        let may_decide = self.lead.memory.hear(from, heartbeat, self.member.ledger.decided());
+        let is_lost = self.lead.memory.loss().is_some();
+        let known = self.lead.loss_round.filter(|_| is_lost);
+        self.lead.loss_round = known.or(is_lost.then(|| self.member.ledger.asked()));
+        may_decide
+    }
+
     fn on_heartbeat_deciding_nothing(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Out<'_>) {
-        if self.lead.memory.hear(from, heartbeat, self.member.ledger.decided()) {
+        if self.remembers(from, heartbeat) {
             // The core that knew more takes that back: what was not heard meanwhile was no silence.
             self.lead.leases.extend_all(now);
             return self.on_heartbeat(now, from, heartbeat, out);

@@ -113,7 +113,9 @@ impl Coordinator {
     /// What this coordinator has forgotten, if anything: then it decides nothing (R9.13).
     #[must_use]
     pub fn memory_loss(&self) -> Option<Loss> {
-        self.lead.as_ref()?.memory.loss()
+        // Another member may lead by now, and know more: then nothing was lost.
+        let lead = self.lead.as_ref()?;
+        lead.memory.loss().filter(|_| lead.loss_round.is_some_and(|round| self.member.ledger.is_confirmed(round)))
     }
 
     /// The shards of which a node has promised more than this coordinator knows.
@@ -189,7 +191,7 @@ impl Leading<'_> {
         }
         match message {
             ToCoordinator::Heartbeat(heartbeat) => {
-                if self.lead.memory.hear(from, &heartbeat, self.member.ledger.decided()) {
+                if self.remembers(from, &heartbeat) {
                     self.on_heartbeat(now, from, &heartbeat, out);
                 }
             }

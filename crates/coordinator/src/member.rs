@@ -132,7 +132,10 @@ impl Member {
     /// But a process never forgets a configuration, and never outlives a boot of its machine. Frames may come late, so
     /// they are compared by the time at which they were sent.
     pub(crate) fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
-        let forgot = |&(sent, have): &(Tick, ConfigVersion)| sent < heartbeat.sent && heartbeat.have < have;
+        // Another member led when this process began, so what we have heard last may be of the one before.
+        let is_its_own = self.processes.get(&heartbeat.core.node) == Some(&heartbeat.incarnation);
+        let forgot =
+            |&(sent, have): &(Tick, ConfigVersion)| is_its_own && sent < heartbeat.sent && heartbeat.have < have;
         let boot = self.ledger.decided().nodes[index].boot;
         boot != heartbeat.boot || self.said.get(&heartbeat.core).is_some_and(forgot)
     }

@@ -1,11 +1,12 @@
-//! The members of the group: it grows until there are as many as there are to be, and replaces a member whose node has been away for long
+//! The members of the group: it grows until there are as many as there are to be, and replaces a member that has been silent for long
 //! (R9.6, R9.14).
 //!
 //! A newcomer gets an id and a place in the state, is taught the log, and counts when it has caught up. One member becomes several in one
 //! change: at two, the loss of one would stop the group for good. A member that is replaced leaves when its successor counts.
 //! A folder becomes a member once: what it knows of its former membership would pass for what it knows of the next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kasha_types::{MemberId, NodeId, Tick};
 use kasha_viewstamped::Change;
@@ -13,6 +14,7 @@ use kasha_wire::GroupMember;
 
 use crate::lead::Leading;
 use crate::ledger::Ledger;
+use crate::limits::SILENT_LEASES;
 use crate::{Command, CoordinatorOptions};
 
 /// The nodes of our own process, if those are cut off whenever this leader is (R7.8): a leader that needs members of other processes for its
@@ -31,13 +33,12 @@ impl Leading<'_> {
     pub(crate) fn see_to_members(&mut self, now: Tick) {
         let wanted = usize::from(self.decided().group_wanted);
         let members = self.member.ledger.lists().members;
-        let gone = self.gone(now, &members);
-        self.forget_those_that_left(&members);
+        self.note_silent(now);
+        self.note_addresses();
+        let replaced_by = self.member.options.replaces_after;
+        let gone = self.longest_silent(&members).filter(|(_, since)| now.since(*since) >= replaced_by);
         if members.len() > wanted {
-            let leaves = gone.or_else(|| members.iter().rev().copied().find(|&of| of != self.member.ledger.me()));
-            if let Some(member) = leaves {
-                self.lead.changed |= self.member.ledger.change(now, &Change::Remove(member));
-            }
+            self.shrink(now, &members);
         } else if members.len() < wanted || gone.is_some() {
             self.grow(now, &members, wanted.max(members.len() + usize::from(gone.is_some())));
         }
@@ -45,15 +46,21 @@ impl Leading<'_> {
 
     /// Invites who is missing, and takes in who has learnt everything.
     fn grow(&mut self, now: Tick, members: &BTreeSet<MemberId>, wanted: usize) {
-        let group = self.decided().configuration.group.iter().map(|of| of.member);
-        let mut invited: Vec<MemberId> = group.filter(|member| !members.contains(member)).collect();
+        let group = &self.decided().configuration.group;
+        let mut invited: Vec<MemberId> = group.iter().map(|of| of.member).filter(|of| !members.contains(of)).collect();
+        if members.len() + invited.len() >= wanted {
+            self.give_up_an_invitation(now, &invited);
+        }
         while members.len() + invited.len() < wanted
             && let Some(of) = self.candidate()
         {
             invited.push(of.member);
             self.decide(Command::MemberAt { of });
         }
-        invited.retain(|&member| self.member.ledger.teach(member));
+        // An id that is not committed may be another folder's in the end.
+        let committed: BTreeSet<_> =
+            self.member.ledger.committed().configuration.group.iter().map(|of| of.member).collect();
+        invited.retain(|member| committed.contains(member) && self.member.ledger.teach(*member));
         let change = match invited.as_slice() {
             [] => return,
             _ if members.len() == 1 && invited.len() + 1 < wanted => return,
@@ -61,6 +68,67 @@ impl Leading<'_> {
             [first, ..] => Change::Add(*first),
         };
         self.lead.changed |= self.member.ledger.change(now, &change);
+    }
+
+    /// One member leaves: the one that has been silent for longest, or else the last one. Not if those that are left, and speak, would be no
+    /// majority: the change could never be committed then, and nobody could lead.
+    fn shrink(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
+        let me = self.member.ledger.me();
+        let last = || members.iter().rev().copied().find(|&of| of != me);
+        let Some(leaves) = self.longest_silent(members).map(|(member, _)| member).or_else(last) else { return };
+        let left = members.iter().filter(|&&of| of != leaves);
+        let speak = left.clone().filter(|of| !self.lead.silent.contains_key(of)).count();
+        // Who has just begun to lead has not heard everybody yet.
+        let knows = now.since(self.lead.since) >= self.silence();
+        if knows && 2 * speak > left.count() && self.member.ledger.change(now, &Change::Remove(leaves)) {
+            self.decide(Command::MemberGone { member: leaves });
+        }
+    }
+
+    /// Somebody was invited who does not come, while another one could: that one is invited next.
+    fn give_up_an_invitation(&mut self, now: Tick, invited: &[MemberId]) {
+        let waited = |member: &MemberId| {
+            let since = self.lead.silent.get(member);
+            since.is_some_and(|since| now.since(*since) >= self.member.options.replaces_after)
+        };
+        if let Some(&member) = invited.iter().find(|member| waited(member))
+            && self.candidate().is_some()
+        {
+            self.decide(Command::MemberGone { member });
+        }
+    }
+
+    /// A process that may be a member has started elsewhere: it is the same folder.
+    fn note_addresses(&mut self) {
+        let (state, controls) = (self.decided(), &self.member.controls);
+        let moved = state.configuration.group.iter().find_map(|of| {
+            let address = *controls.get(&of.node)?;
+            let folder = state.configuration.node(of.node)?.incarnation.identity();
+            let is_elsewhere = of.member != self.member.ledger.me() && folder == of.folder && address != of.address;
+            is_elsewhere.then_some(GroupMember { address, ..*of })
+        });
+        if let Some(of) = moved {
+            self.decide(Command::MemberAt { of });
+        }
+    }
+
+    /// For how long a member says nothing that is silent.
+    fn silence(&self) -> Duration {
+        self.member.options.node_lease * SILENT_LEASES
+    }
+
+    /// Notes which others say nothing, and since when this leader knows that.
+    fn note_silent(&mut self, now: Tick) {
+        let (me, silence) = (self.member.ledger.me(), self.silence());
+        let others = self.decided().configuration.group.iter().map(|of| of.member).filter(|&of| of != me);
+        let silent: Vec<_> = others.filter(|&of| !self.member.ledger.has_heard(now, of, silence)).collect();
+        let since = |member| (member, self.lead.silent.get(&member).copied().unwrap_or(now));
+        self.lead.silent = silent.into_iter().map(since).collect();
+    }
+
+    fn longest_silent(&self, members: &BTreeSet<MemberId>) -> Option<(MemberId, Tick)> {
+        let silent = self.lead.silent.iter().filter(|(member, _)| members.contains(member));
+        silent.min_by_key(|(_, since)| **since).map(|(&member, &since)| (member, since))
     }
 
     /// The process of a node that is alive, can host a member, and hosts none. It is known by its folder, and not by its address: a folder
@@ -75,35 +143,5 @@ impl Leading<'_> {
             is_new.then_some(GroupMember { member: state.next_member, node, folder, address })
         };
         state.alive_nodes().filter(hosts_none).find_map(as_member)
-    }
-
-    /// Whether the node of a member, or of one that was invited, is lost. A member without a node is in a process of its own.
-    fn is_lost(&self, of: &GroupMember) -> bool {
-        of.member != self.member.ledger.me() && of.node != NodeId(0) && !self.decided().is_alive(of.node)
-    }
-
-    /// The member whose node has been away for longest, if that is long enough.
-    fn gone(&mut self, now: Tick, members: &BTreeSet<MemberId>) -> Option<MemberId> {
-        let group = &self.decided().configuration.group;
-        let lost: Vec<_> = group.iter().filter(|of| members.contains(&of.member) && self.is_lost(of)).collect();
-        let before = &self.lead.away;
-        let away: BTreeMap<MemberId, Tick> =
-            lost.iter().map(|of| (of.member, before.get(&of.member).copied().unwrap_or(now))).collect();
-        self.lead.away = away;
-        let (member, since) = self.lead.away.iter().min_by_key(|(_, since)| **since)?;
-        (now.since(*since) >= self.member.options.replaces_after).then_some(*member)
-    }
-
-    /// Who is no member any more, or was invited and is lost, is forgotten.
-    fn forget_those_that_left(&mut self, members: &BTreeSet<MemberId>) {
-        if !self.member.ledger.is_all_committed() {
-            return; // a change of the list may be lost yet
-        }
-        let is_full = members.len() >= usize::from(self.decided().group_wanted) && self.lead.away.is_empty();
-        let group = self.decided().configuration.group.clone();
-        let left = group.into_iter().filter(|of| !members.contains(&of.member) && (is_full || self.is_lost(of)));
-        for of in left.collect::<Vec<_>>() {
-            self.decide(Command::MemberGone { member: of.member });
-        }
     }
 }

@@ -96,6 +96,8 @@ impl ClusterClock {
         let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
         let Told { time: passed, most } =
             recalled.greatest.unwrap_or(Told { time: ClusterTime(0), most: ClusterTime(0) });
+        // Nobody is told more than is reserved, nor is more reserved: a greater time is nobody's.
+        let most = most.min(reserved.max(passed.after_millis(2 * TIME_AHEAD_MILLIS)));
         let by_our_clock = found.by_clock_of(boot, now);
         let (time, least) = match by_our_clock {
             Some(time) => (time.max(passed), found.least.max(time.min(reserved)).max(most)),

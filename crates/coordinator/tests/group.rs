@@ -432,3 +432,42 @@ fn r9_14_a_member_whose_node_stays_away_is_replaced_and_its_folder_comes_back_as
     group.run(10_000);
     assert_eq!(group.leaders(), [], "one of three is left, and one that is none of them");
 }
+
+/// Found by the simulator (`coordinator_group` 1057). What a leader has heard of a node's former process says nothing of the present one, which
+/// registered while another member led.
+#[test]
+fn a_process_that_began_under_another_leader_is_no_older_copy() {
+    let mut group = Group::serving();
+    let first = group.leaders()[0];
+    let others: Vec<usize> = (0..SIZE).filter(|other| *other != first).collect();
+    group.cuts.extend(others.iter().map(|&other| (first.min(other), first.max(other))));
+    group.run(2_000);
+    group.hidden.insert(first);
+    group.node_is_up(0, false);
+    group.nodes.get_mut(&NodeId(1)).unwrap().config = None;
+    group.run(2_000);
+    group.node_is_up(0, true);
+    group.run(3_000);
+    group.cuts.clear();
+    group.run(1_000);
+    for _ in 0..20 {
+        let Some(&leader) = group.leaders().first() else {
+            group.run(1_000);
+            continue;
+        };
+        if leader == first {
+            break;
+        }
+        group.kill(leader);
+        group.run(2_000);
+        group.start(leader);
+        group.run(1_000);
+    }
+    assert_eq!(group.leaders(), [first]);
+    // No answer has reached the process: it has heard of no configuration as yet.
+    group.nodes.get_mut(&NodeId(1)).unwrap().config = None;
+    group.hidden.clear();
+    group.run(4_000);
+    assert_eq!(group.leaders(), [first]);
+    assert!(group.config(first).node(NodeId(1)).unwrap().alive, "it was called an older copy (K0507)");
+}

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use kasha_types::{MemberId, ViewNumber};
+use kasha_types::{MemberId, Tick, ViewNumber};
 
 use crate::{Effect, Effects, Endpoint};
 
@@ -15,14 +16,19 @@ pub struct CoordinatorLinks {
     address: Option<SocketAddr>,
     /// So many further addresses the process was started with: [`Endpoint::Seed`]s. Any of them may be of a member.
     seeds: u16,
-    /// The coordinator is alone, and it is known where.
-    is_alone: bool,
+    /// A configuration has said where the coordinator is, so that seeds are of no use any more.
+    is_learned: bool,
     /// The members of a group of several.
     members: BTreeMap<MemberId, SocketAddr>,
     leader: Option<MemberId>,
     /// The latest view of which we have heard.
     view: ViewNumber,
+    /// Since when nobody has answered.
+    asked: Option<Tick>,
 }
+
+/// How long a leader may be silent before another member is asked who leads: an answer takes a round.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 impl CoordinatorLinks {
     /// Whoever leads, as far as is known: questions go there. Any member says who that is.
@@ -32,6 +38,15 @@ impl CoordinatorLinks {
         somebody.map_or(Endpoint::Coordinator, Endpoint::Member)
     }
 
+    /// Whom to ask now. Who has not answered for long may be frozen: another member says who leads.
+    pub fn ask(&mut self, now: Tick) -> Endpoint {
+        if self.asked.is_some_and(|since| now.since(since) > PATIENCE) {
+            self.note_unreachable(self.leader());
+        }
+        self.asked.get_or_insert(now);
+        self.leader()
+    }
+
     /// The latest view of which we have heard.
     #[must_use]
     pub fn view(&self) -> ViewNumber {
@@ -39,16 +54,38 @@ impl CoordinatorLinks {
     }
 
     /// A leader gives an order in this view. Whether it may: nobody has led a later one (R9.2).
-    pub fn obeys(&mut self, view: ViewNumber) -> bool {
+    pub fn obeys(&mut self, from: Endpoint, view: ViewNumber) -> bool {
         let is_current = view >= self.view;
         self.view = self.view.max(view);
+        if is_current {
+            self.note_leader(from);
+        }
         is_current
+    }
+
+    /// Only a leader says what this endpoint has said.
+    pub fn note_leader(&mut self, from: Endpoint) {
+        if let Endpoint::Member(member) = from {
+            self.asked = None;
+            self.leader = Some(member).filter(|member| self.members.contains_key(member)).or(self.leader);
+        }
+    }
+
+    /// This member cannot be reached. If it leads, as far as is known, another one is asked who does.
+    pub fn note_unreachable(&mut self, lost: Endpoint) {
+        if lost == self.leader()
+            && let Endpoint::Member(lost) = lost
+        {
+            let next = self.members.range(lost..).nth(1).or_else(|| self.members.iter().next());
+            self.leader = next.map(|(&member, _)| member);
+            self.asked = None;
+        }
     }
 
     /// Everybody who may lead, or may do so soon: heartbeats go there (R9.9).
     pub fn all(&self) -> impl Iterator<Item = Endpoint> {
-        let seeds = if self.members.is_empty() && !self.is_alone { self.seeds } else { 0 };
-        let alone = self.members.is_empty().then_some(Endpoint::Coordinator);
+        let seeds = if self.is_learned { 0 } else { self.seeds };
+        let alone = (self.members.is_empty() || !self.is_learned).then_some(Endpoint::Coordinator);
         let alone = alone.into_iter().chain((0..seeds).map(Endpoint::Seed));
         alone.chain(self.members.keys().copied().map(Endpoint::Member))
     }
@@ -69,7 +106,7 @@ impl CoordinatorLinks {
         Self { seeds, ..Self::default() }
     }
 
-    /// A member that does not lead says who does, and who the members are.
+    /// A member that does not lead says who does, if it knows that, and who the members are, as far as it knows.
     pub fn redirect(
         &mut self,
         view: ViewNumber,
@@ -77,13 +114,15 @@ impl CoordinatorLinks {
         group: impl IntoIterator<Item = (MemberId, SocketAddr)>,
         out: &mut Effects,
     ) {
-        let members: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
-        if view < self.view || members.len() < 2 {
+        let told: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
+        if view < self.view || told.len() < 2 {
             return;
         }
         self.view = view;
+        // It may lag, and lack a member of whom we know.
+        let members = self.members.iter().map(|(&member, &address)| (member, address)).chain(told).collect();
         self.set_members(members, out);
-        self.leader = leader.filter(|leader| self.members.contains_key(leader));
+        self.leader = leader.filter(|leader| self.members.contains_key(leader)).or(self.leader);
     }
 
     /// The leader listens at this address, and these are the members. Tells the shell what is new.
@@ -94,7 +133,7 @@ impl CoordinatorLinks {
         out: &mut Effects,
     ) {
         let mut members: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
-        self.is_alone = members.len() == 1;
+        self.is_learned = !members.is_empty();
         if members.len() < 2 {
             members.clear();
         }
@@ -126,8 +165,8 @@ mod tests {
     #[test]
     fn r9_2_who_has_heard_of_a_later_view_obeys_no_earlier_one() {
         let mut links = CoordinatorLinks::default();
-        assert!(links.obeys(ViewNumber(3)) && links.obeys(ViewNumber(3)) && links.obeys(ViewNumber(5)));
-        assert!(!links.obeys(ViewNumber(4)) && links.obeys(ViewNumber(5)));
+        let mut obeys = |view| links.obeys(Endpoint::Coordinator, ViewNumber(view));
+        assert_eq!([3, 3, 5, 4, 5].map(&mut obeys), [true, true, true, false, true]);
     }
 
     #[test]
@@ -138,14 +177,25 @@ mod tests {
         assert!(!links.is_leader(Endpoint::Seed(1)));
         links.redirect(ViewNumber(2), None, group(&[1, 2, 3]), &mut out);
         let members = [1, 2, 3].map(|member| Endpoint::Member(MemberId(member)));
-        assert!(links.all().eq(members));
+        assert!(links.all().eq(seeds.into_iter().chain(members)), "a member may be one of long ago");
         assert_eq!(links.leader(), members[0], "any of them says who leads");
+        links.note_unreachable(members[0]);
+        assert_eq!(links.leader(), members[1], "and another one if that one is gone");
         links.redirect(ViewNumber(2), Some(MemberId(3)), group(&[1, 2, 3]), &mut out);
         assert_eq!(links.leader(), members[2]);
         links.redirect(ViewNumber(1), Some(MemberId(1)), group(&[1, 2]), &mut out);
-        assert_eq!((links.leader(), links.all().count()), (members[2], 3), "an earlier view says nothing");
+        assert_eq!(links.leader(), members[2], "an earlier view says nothing");
+        links.redirect(ViewNumber(2), None, group(&[1, 2, 3]), &mut out);
+        assert_eq!(links.leader(), members[2], "nor does who knows of no leader");
         links.learn(([10, 0, 0, 1], 2).into(), group(&[2, 3, 4]), &mut out);
         assert_eq!((links.leader(), links.all().count()), (members[1], 3));
+        assert!(links.obeys(members[2], ViewNumber(7)));
+        assert_eq!(links.leader(), members[2], "who gives orders leads");
+        let at = |millis| Tick(0).after(Duration::from_millis(millis));
+        assert_eq!(
+            [0, 400, 600, 900].map(|millis| links.ask(at(millis))),
+            [members[2], members[2], Endpoint::Member(MemberId(4)), Endpoint::Member(MemberId(4))]
+        );
         links.learn(([10, 0, 0, 1], 9).into(), group(&[9]), &mut out);
         assert!(links.all().eq([Endpoint::Coordinator]), "one that is alone, and known");
     }

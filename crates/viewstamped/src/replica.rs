@@ -401,7 +401,8 @@ impl<S: State, M: Memory> Replica<S, M> {
     }
 
     /// Whether somebody was heard, and not longer ago than this.
-    pub(crate) fn heard_within(&self, now: Tick, member: MemberId, time: Duration) -> bool {
+    #[must_use]
+    pub fn heard_within(&self, now: Tick, member: MemberId, time: Duration) -> bool {
         self.heard.get(&member).is_some_and(|&then| now.since(then) <= time)
     }
 }

@@ -205,7 +205,7 @@ impl Session {
         };
         send_message(other, &message::GetConfiguration { have }, out);
         let have = if cluster.wanted_from_coordinator { ConfigVersion(0) } else { have };
-        send_message(cluster.coordinator.leader(), &message::GetConfiguration { have }, out);
+        send_message(cluster.coordinator.ask(now), &message::GetConfiguration { have }, out);
         (cluster.wanted, cluster.wanted_from_coordinator) = (false, false);
         cluster.ask_at = now.after(limits::REFRESH_INTERVAL);
     }

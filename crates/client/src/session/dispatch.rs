@@ -44,17 +44,25 @@ impl Session {
     fn on_message(&mut self, from: Endpoint, message: ToClient, now: Tick, out: &mut Effects) -> Known {
         let from_coordinator = self.cluster.coordinator.is_leader(from);
         match message {
-            ToClient::ConfigurationIs(told) => self.on_configuration(told.configuration, from_coordinator, now, out),
+            ToClient::ConfigurationIs(told) => {
+                self.cluster.coordinator.note_leader(from);
+                self.on_configuration(told.configuration, from_coordinator, now, out)
+            }
             ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),
             ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),
             ToClient::TimeIs(told) => self.cluster.correct_time(&told, now),
             ToClient::NotLeader(_) if matches!(from, Endpoint::Core(_)) => Known::No,
             ToClient::NotLeader(told) => self.cluster.on_not_leader(told, now, out),
             ToClient::ToSession(_) if !from_coordinator => Known::No,
-            ToClient::ToSession(ToSession::SessionOpened(opened)) => self.on_session_opened(&opened, now),
-            ToClient::ToSession(ToSession::LeaseRenewed(renewed)) => self.on_lease_renewed(&renewed, now),
-            ToClient::ToSession(ToSession::LeaseLost(lost)) => self.on_lease_lost(lost.client, now),
-            ToClient::ToSession(ToSession::TableAnswer(answer)) => self.on_table_answer(answer),
+            ToClient::ToSession(said) => {
+                self.cluster.coordinator.note_leader(from);
+                match said {
+                    ToSession::SessionOpened(opened) => self.on_session_opened(&opened, now),
+                    ToSession::LeaseRenewed(renewed) => self.on_lease_renewed(&renewed, now),
+                    ToSession::LeaseLost(lost) => self.on_lease_lost(lost.client, now),
+                    ToSession::TableAnswer(answer) => self.on_table_answer(answer),
+                }
+            }
         }
     }
 
@@ -75,7 +83,10 @@ impl Session {
                 }
             }
             Endpoint::Seed(_) => self.cluster.on_seed_unreachable(now),
-            Endpoint::Coordinator | Endpoint::Member(_) => self.cluster.on_coordinator_unreachable(now),
+            Endpoint::Coordinator | Endpoint::Member(_) => {
+                self.cluster.coordinator.note_unreachable(endpoint);
+                self.cluster.on_coordinator_unreachable(now);
+            }
             Endpoint::Conn(_) => {}
         }
     }

@@ -274,7 +274,7 @@ impl Session {
             } else {
                 let identity = &mut identities.held[index];
                 identity.renew_at = now.after(RETRY_MAX);
-                send_message(self.cluster.coordinator.leader(), &RenewLease { client: identity.client }, out);
+                send_message(self.cluster.coordinator.ask(now), &RenewLease { client: identity.client }, out);
                 index += 1;
             }
         }
@@ -284,7 +284,7 @@ impl Session {
             let nonce = *opening.nonce.get_or_insert_with(|| self.rng.next_u64());
             (opening.asked_at, opening.again_at) = (now, now.after(opening.pause));
             opening.pause = (opening.pause * 2).min(RETRY_MAX);
-            send_message(self.cluster.coordinator.leader(), &OpenSession { nonce }, out);
+            send_message(self.cluster.coordinator.ask(now), &OpenSession { nonce }, out);
         }
     }
 

@@ -70,7 +70,7 @@ impl Session {
             TableChange::Drop => TableCommand::Drop(name),
         };
         let message = TableRequest { client, sequence, command };
-        send_message(self.cluster.coordinator.leader(), &message, out);
+        send_message(self.cluster.coordinator.ask(now), &message, out);
         self.timers.arm(&mut self.calls, slot);
     }
 

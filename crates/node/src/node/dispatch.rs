@@ -139,7 +139,7 @@ impl Node {
         match message {
             // Time and terms that a stranger makes up could not be taken back (F2).
             ToNode::Orders(_) | ToNode::NotLeader(_) if !self.core.coordinator.is_leader(from) => return false,
-            ToNode::Orders(order) => self.on_order(now, order, out),
+            ToNode::Orders(order) => self.on_order(now, from, order, out),
             ToNode::NotLeader(NotLeader { view, leader, group }) => {
                 let group = group.into_iter().map(|of| (of.member, of.address));
                 self.core.coordinator.redirect(view, leader, group, out);
@@ -164,14 +164,14 @@ impl Node {
         true
     }
 
-    fn on_order(&mut self, now: Tick, order: Orders, out: &mut Effects) {
+    fn on_order(&mut self, now: Tick, from: Endpoint, order: Orders, out: &mut Effects) {
         match order {
             Orders::ConfigurationIs(ConfigurationIs { configuration }) => {
                 self.on_configuration(now, configuration, out);
             }
             // What a leader that stood still has left in buffers does not count any more.
             Orders::HeartbeatAnswer(HeartbeatAnswer { view, .. }) | Orders::LeaseVerdict(LeaseVerdict { view, .. })
-                if !self.core.coordinator.obeys(view) => {}
+                if !self.core.coordinator.obeys(from, view) => {}
             Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below, .. }) => {
                 self.core.learn_cluster_time(cluster_time);
                 // A coordinator that only listens tells no time (R9.13): that is no bound of it.

@@ -17,6 +17,9 @@ pub struct CountsGrow {
     times: BTreeMap<ViewNumber, ClusterTime>,
     /// The view of each coordinator, as it said last.
     views: BTreeMap<ProcessId, ViewNumber>,
+    /// The life of each coordinator, and the greatest time told in it and in all earlier lives of it: an older copy of its files has lower
+    /// views, too.
+    lives: BTreeMap<ProcessId, (u64, ClusterTime, ClusterTime)>,
     granted: BTreeSet<ClientId>,
     violations: Vec<String>,
 }
@@ -26,6 +29,18 @@ impl CountsGrow {
         if !self.granted.insert(client) {
             self.violations.push(format!("counts_grow: {client} was granted twice (R4.7, F2)"));
         }
+    }
+
+    fn on_life(&mut self, process: ProcessId, life: u64, time: ClusterTime) {
+        let (known, before, told) = self.lives.entry(process).or_insert((life, ClusterTime(0), ClusterTime(0)));
+        if *known != life {
+            (*known, *before) = (life, *told);
+        }
+        if time < *before {
+            let before = *before;
+            self.violations.push(format!("counts_grow: the ClusterTime was {before:?}, then {time:?} (R4.7, F2)"));
+        }
+        *told = (*told).max(time);
     }
 
     fn on_time(&mut self, view: ViewNumber, time: ClusterTime) {
@@ -44,6 +59,14 @@ impl Watch for CountsGrow {
             return;
         }
         let known = self.views.get(&sent.from).copied();
+        let told = None
+            .or_else(|| sent.message().map(|SessionOpened { cluster_time, .. }| cluster_time))
+            .or_else(|| sent.message().map(|HeartbeatAnswer { cluster_time, .. }| cluster_time))
+            .or_else(|| sent.message().map(|LeaseRenewed { cluster_time, .. }| cluster_time))
+            .or_else(|| sent.message().map(|LeaseVerdict { cluster_time, .. }| cluster_time));
+        if let Some(time) = told.filter(|&time| time > ClusterTime(0)) {
+            self.on_life(sent.from, view.processes[sent.from.0].life, time);
+        }
         if let Some(SessionOpened { client, cluster_time, .. }) = sent.message() {
             self.on_granted(client);
             known.into_iter().for_each(|view| self.on_time(view, cluster_time));

@@ -299,7 +299,7 @@ impl Nemesis {
 
     /// The members and witnesses of any shard, by the newest configuration.
     pub(super) fn parts(&mut self) -> Option<Parts> {
-        let latest = self.configurations.latest()?;
+        let latest = self.configurations.latest().filter(|latest| !latest.shards.is_empty())?;
         let shard = self.rng.pick(&latest.shards).shard;
         self.parts_of(shard)
     }

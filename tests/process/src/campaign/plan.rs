@@ -466,7 +466,18 @@ impl fmt::Display for Fault {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shape {
-            nodes, faults, shards, cores, fsync, lease, own_coordinator, group, small_disk, has_ballast, delay, ..
+            nodes,
+            faults,
+            shards,
+            cores,
+            fsync,
+            lease,
+            own_coordinator,
+            group,
+            small_disk,
+            has_ballast,
+            delay,
+            ..
         } = &self.shape;
         let durability = if *fsync { "fsync" } else { "replicated" };
         let coordinator = match (own_coordinator, group) {
