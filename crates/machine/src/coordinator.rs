@@ -119,6 +119,7 @@ impl CoordinatorLinks {
             return;
         }
         self.view = view;
+        self.asked = None;
         // It may lag, and lack a member of whom we know.
         let members = self.members.iter().map(|(&member, &address)| (member, address)).chain(told).collect();
         self.set_members(members, out);
@@ -192,6 +193,10 @@ mod tests {
         assert!(links.obeys(members[2], ViewNumber(7)));
         assert_eq!(links.leader(), members[2], "who gives orders leads");
         let at = |millis| Tick(0).after(Duration::from_millis(millis));
+        let mut late = links.clone();
+        late.ask(at(0));
+        late.redirect(ViewNumber(7), Some(MemberId(2)), group(&[2, 3, 4]), &mut out);
+        assert_eq!(late.ask(at(5_000)), members[1], "who was just named is asked, however late that is");
         assert_eq!(
             [0, 400, 600, 900].map(|millis| links.ask(at(millis))),
             [members[2], members[2], Endpoint::Member(MemberId(4)), Endpoint::Member(MemberId(4))]
