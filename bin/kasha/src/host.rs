@@ -231,7 +231,10 @@ impl RunningNode {
         };
         let own = control.as_ref().map(|(_, address)| *address);
         // Our own member is nobody's as yet, and does not answer.
-        let others: Vec<_> = spec.coordinators.iter().filter(|place| place.address() != own).cloned().collect();
+        let others: Vec<_> = (spec.coordinators.iter())
+            .filter(|place| place.address().is_none_or(|address| Some(address) != own))
+            .cloned()
+            .collect();
         let (cluster, begins) = cluster_of(spec, &data, &others, &resolver)?;
         data.join(cluster)?;
         let coordinator = if begins { own } else { spec.coordinators[0].address() };
