@@ -96,6 +96,7 @@ class Configuration:
     def __init__(self, f):
         f.take("QQBBBH")
         self.coordinator = f.address()
+        f.list(lambda: f.take("QHI") + (f.address(),))  # the members of the coordinator's group
         nodes = f.list(lambda: f.take("HQ") + (f.list(f.address), f.take("B")))
         self.cores = {node: cores for node, _, cores, _ in nodes}
         self.shards = {}
