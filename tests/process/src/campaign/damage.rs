@@ -42,7 +42,7 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
     };
     let mut rng = Rng::new(seed);
     let mut found = files(data, ending)?;
-    found.retain(|path| !path.to_string_lossy().contains("coordinator-"));
+    found.retain(|path| !path.components().any(|part| part.as_os_str() == "coordinator"));
     if harm == Harm::SegmentCut {
         let is_led =
             |path: &PathBuf| led.iter().any(|shard| path.to_string_lossy().contains(&format!("shard-{shard:04}")));
