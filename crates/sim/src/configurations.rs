@@ -61,6 +61,9 @@ pub fn what_lacks(configuration: &Configuration) -> Option<String> {
     if let Some(node) = dead {
         return Some(format!("{} is not alive", node.node));
     }
+    if configuration.shards.is_empty() {
+        return Some("the cluster has not begun: no shard is placed".to_owned());
+    }
     for shard in &configuration.shards {
         let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
         let lacks = match shard.phase {
@@ -245,5 +248,7 @@ pub(crate) mod tests {
         let mut lacking = configuration(1, 1, 1);
         lacking.shards[0].members.pop();
         assert!(what_lacks(&lacking).expect("a member").contains("complete members"));
+        lacking.shards.clear();
+        assert!(what_lacks(&lacking).expect("every shard").contains("has not begun"));
     }
 }
