@@ -62,20 +62,22 @@ class Fields:
 
 class Connection:
     def __init__(self, address, core=None):
+        self.version = 11  # of the greeting and its answer
         self.socket = socket.create_connection(address, timeout=5)
         self.stream = self.socket.makefile("rb")
-        self.ask(pack("<BBBQBQ", HELLO, 11, 11, 0, 0, 0) + (pack("<BHB", 1, *core) if core else b"\0"), WELCOME)
+        self.ask(pack("<BBBQBQ", HELLO, 12, 12, 0, 0, 0) + (pack("<BHB", 1, *core) if core else b"\0"), WELCOME)
+        self.version = 12
 
     def send(self, kind, payload):
-        rest = pack("<HHI", 0x4B53, 11, kind) + payload
+        rest = pack("<HHI", 0x4B53, self.version, kind) + payload
         self.socket.sendall(pack("<II", len(payload), crc32c(rest[4:])) + rest)
 
     def receive(self):
         head = self.stream.read(16)
         if head.startswith(b"KASHA "):
             raise ConnectionError((head + self.stream.readline()).decode(errors="replace").strip())
-        if len(head) < 16 or head[8:12] + head[13:] != b"\x53\x4B\x0B\0\0\0\0":
-            raise ConnectionError("the connection is closed, or this is no frame of wire version 11")
+        if len(head) < 16 or head[8:12] + head[13:] != pack("<HH", 0x4B53, self.version) + b"\0\0\0":
+            raise ConnectionError("the connection is closed, or this is no frame of that version")
         length, checksum = struct.unpack("<II", head[:8])
         payload = self.stream.read(length) if length <= 16 << 20 else b""
         if crc32c(head[12:] + payload) != checksum:

@@ -1,4 +1,8 @@
-//! `kasha admin`: decisions that only an operator may make, because they can lose updates.
+//! `kasha admin`: what only an operator may decide.
+//!
+//! `give-up` can lose updates, so it says what it does and asks. The others ([`orders`]) say what is to be, and wait until it is so.
+
+mod orders;
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -8,7 +12,7 @@ use clap::{Args, Subcommand};
 use kasha_runtime::say;
 use kasha_types::{NodeId, ShardId};
 use kasha_wire::link::ToOperator;
-use kasha_wire::message::{GiveUp, GivenUp, Goodbye, Missing};
+use kasha_wire::message::{AdminOrder, GiveUp, GivenUp, Goodbye, Missing};
 use kasha_wire::{Configuration, ShardConfig};
 
 use crate::connect::{Address, connect};
@@ -34,6 +38,41 @@ enum AdminCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// The members of the coordinator's group, and which of them leads
+    Coordinator {
+        #[command(subcommand)]
+        what: GroupCommand,
+    },
+    /// After every process runs a new release: let the cluster use what is new in it. An older release cannot join any more
+    Finalize,
+}
+
+#[derive(Subcommand)]
+enum GroupCommand {
+    /// A member in the process of this node: instead of one that is missing, or else the group gets two more
+    Add(OfNode),
+    /// No member in the process of this node. It leaves when another one counts in its place
+    Remove(OfNode),
+    /// The member in the process of this node is to lead
+    Lead(OfNode),
+    /// So many members: 1, 3 or 5
+    Size {
+        /// An odd number.
+        members: u8,
+    },
+}
+
+#[derive(Args)]
+struct OfNode {
+    /// The node as `kasha status` shows it, or its number.
+    #[arg(long, value_parser = parse_node)]
+    node: NodeId,
+}
+
+/// `node-3` or `3`.
+fn parse_node(text: &str) -> Result<NodeId> {
+    let number = text.strip_prefix("node-").unwrap_or(text);
+    number.parse().map(NodeId).context("say `node-3` or `3`")
 }
 
 /// `shard-3` or `3`.
@@ -43,16 +82,36 @@ fn parse_shard(text: &str) -> Result<ShardId> {
 }
 
 pub fn run(arguments: &AdminArguments) -> Result<()> {
-    let AdminCommand::GiveUp { shard, yes } = arguments.command;
+    let cluster = &arguments.cluster;
+    match &arguments.command {
+        AdminCommand::GiveUp { shard, yes } => give_up(cluster, *shard, *yes),
+        AdminCommand::Coordinator { what } => orders::run(
+            &known(cluster)?,
+            match what {
+                GroupCommand::Add(OfNode { node }) => AdminOrder::AddMember(*node),
+                GroupCommand::Remove(OfNode { node }) => AdminOrder::RemoveMember(*node),
+                GroupCommand::Lead(OfNode { node }) => AdminOrder::Lead(*node),
+                GroupCommand::Size { members } => AdminOrder::GroupOf(*members),
+            },
+        ),
+        AdminCommand::Finalize => orders::run(&known(cluster)?, AdminOrder::Finalize),
+    }
+}
+
+/// The newest configuration, which names the members of the coordinator's group.
+fn known(cluster: &Address) -> Result<Configuration> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let configuration = runtime.block_on(async {
-        let client = connect(&arguments.cluster, Duration::from_secs(10)).await?;
+    runtime.block_on(async {
+        let client = connect(cluster, Duration::from_secs(10)).await?;
         let fresh = tokio::time::timeout(Duration::from_secs(2), client.fresh_configuration()).await;
-        fresh
-            .ok()
-            .and_then(Result::ok)
-            .context("the coordinator does not answer, and without it no shard recovers: start it first (K0406)")
-    })?;
+        fresh.ok().and_then(Result::ok).context(
+            "the coordinator does not answer, and decides nothing then: start it first, or a majority of its members (K0406)",
+        )
+    })
+}
+
+fn give_up(cluster: &Address, shard: ShardId, yes: bool) -> Result<()> {
+    let configuration = known(cluster)?;
     let config = configuration.shard(shard).with_context(|| format!("there is no {shard} (K0506)"))?;
     let missing = ask(&configuration, shard, None)?;
     say!("{}", warning(config, &missing));
@@ -151,7 +210,7 @@ fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> 
         ToOperator::GivenUp(GivenUp { refused: Some(why), .. }) => Err(Refused(why).into()),
         ToOperator::Goodbye(Goodbye { reason }) => Err(Refused(reason).into()),
         ToOperator::NotLeader(_) => Err(Refused("the coordinator elects a leader: try again (K0406)".into()).into()),
-        ToOperator::GivenUp(GivenUp { missing: None, refused: None, .. }) => {
+        ToOperator::GivenUp(GivenUp { missing: None, refused: None, .. }) | ToOperator::Administered(_) => {
             bail!("the coordinator refused without a reason: run the same version on both sides (K0206)")
         }
     }
@@ -165,6 +224,8 @@ mod tests {
     fn a_shard_is_named_as_the_status_names_it() {
         assert_eq!(parse_shard("shard-3").unwrap(), ShardId(3));
         assert_eq!(parse_shard("3").unwrap(), ShardId(3));
+        assert_eq!(parse_node("node-3").unwrap(), parse_node("3").unwrap());
+        assert!(parse_node("shard-3").is_err() && parse_node("").is_err());
         for bad in ["", "shard-", "shard-x", "-1", "65536"] {
             assert!(parse_shard(bad).is_err(), "{bad}");
         }

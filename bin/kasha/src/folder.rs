@@ -9,6 +9,8 @@ use kasha_runtime::{DataDir, FolderDisk, Owner};
 use kasha_types::ClusterId;
 use kasha_wire::NodeInfo;
 
+use crate::host::default_group;
+
 /// Nodes of a new cluster.
 const NODES: u16 = 3;
 
@@ -43,7 +45,13 @@ struct Known {
 
 impl Nodes {
     /// The nodes that the cluster in this folder has, or that a new one is to have.
-    pub fn of(data: &Path, nodes: Option<u16>, cores: Option<u8>, group: Option<u8>) -> Result<Self> {
+    pub fn of(
+        data: &Path,
+        nodes: Option<u16>,
+        cores: Option<u8>,
+        faults: Option<u8>,
+        group: Option<u8>,
+    ) -> Result<Self> {
         let folder = data.display();
         let folders = node_folders(data)?;
         let any = folders.iter().min_by_key(|(number, _)| *number).map(|(_, owner)| *owner);
@@ -59,7 +67,7 @@ impl Nodes {
         if stored.is_none() {
             check_unjoined(data, &folders)?;
         }
-        let group = group.or(stored.as_ref().map(State::group_wanted)).unwrap_or(1);
+        let of_cluster = group.or(stored.as_ref().map(State::group_wanted));
         let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
@@ -69,6 +77,8 @@ impl Nodes {
                 nodes.unwrap_or_default()
             ),
         };
+        let group = of_cluster
+            .unwrap_or_else(|| default_group(faults.unwrap_or(1), u16::try_from(numbers.len()).unwrap_or(u16::MAX)));
         Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members })
     }
 }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use kasha_coordinator::{Coordinator, CoordinatorOptions, Unchosen};
+use kasha_coordinator::{Coordinator, CoordinatorOptions, GROUP_MAX, Unchosen};
 use kasha_machine::{Endpoint, Trash};
 use kasha_node::{Baseline, Buffers, Node, NodeOptions};
 use kasha_replication::Pace;
@@ -163,6 +163,13 @@ pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
     shards.with_context(|| {
         format!("{nodes} nodes of {cores} cores are too many for one shard each: give --shards (K0403)")
     })
+}
+
+/// The default number of members of the coordinator's group (R9.14): enough to survive as many losses as each shard does, odd, at most
+/// as many as there are nodes.
+pub fn default_group(faults: u8, nodes: u16) -> u8 {
+    let most = u16::from(faults).saturating_mul(2).saturating_add(1).min(nodes).min(u16::from(GROUP_MAX)).max(1);
+    u8::try_from(most - (most + 1) % 2).expect("at most GROUP_MAX")
 }
 
 /// The limits of each loop of a process. The loops share the process's file descriptors.
@@ -646,6 +653,9 @@ mod tests {
         }
         assert_eq!(default_shards(3, 2).unwrap(), 6);
         assert!(default_shards(u16::MAX, 2).is_err());
+        let groups = [(0, 3), (1, 1), (1, 2), (1, 3), (2, 3), (2, 5), (3, 9)]
+            .map(|(faults, nodes)| default_group(faults, nodes));
+        assert_eq!(groups, [1, 1, 1, 3, 3, 5, 5]);
     }
 
     #[test]

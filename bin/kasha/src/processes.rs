@@ -1,6 +1,5 @@
 //! `kasha start --processes`: the cluster of `kasha start`, with each node in a process of its own, so that one of them can be
-//! killed. A node whose process ends is started again after a while. The coordinator is in the process of node 1, which is
-//! started again at once. When this process ends, however that happens, the system ends the others.
+//! killed. A node whose process ends is started again after a while: node 1 at once, if the coordinator has no other member. When this process ends, however that happens, the system ends the others.
 
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +17,7 @@ use crate::stopping::StopRequest;
 
 /// A killed node stays away for so long, that one can see what its cluster does meanwhile.
 const STAYS_AWAY: Duration = Duration::from_secs(5);
-/// Without the coordinator nothing fails over.
+/// Without the coordinator nothing fails over, if it is alone.
 const COORDINATOR_STAYS_AWAY: Duration = Duration::from_millis(100);
 /// Between two looks at the processes.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
@@ -39,6 +38,7 @@ pub struct Spec {
 struct Node {
     spec: Spec,
     process: Process,
+    stays_away: Duration,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,9 @@ pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) ->
     let mut nodes = Vec::new();
     for spec in specs {
         let process = Process::Runs(spec.start()?);
-        nodes.push(Node { spec, process });
+        let is_coordinator = spec.node == 1 && members.len() == 1;
+        let stays_away = if is_coordinator { COORDINATOR_STAYS_AWAY } else { STAYS_AWAY };
+        nodes.push(Node { spec, process, stays_away });
     }
     let formed = wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
     match formed {
@@ -111,7 +113,7 @@ pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) ->
 fn tell_ready(nodes: &[Node], coordinator: SocketAddr, flag: &str, data: &Path) {
     say!("ready");
     say!("  coordinator  {coordinator}");
-    for Node { spec, process } in nodes {
+    for Node { spec, process, .. } in nodes {
         let listen: Vec<_> = spec.addresses.iter().map(ToString::to_string).collect();
         let process = match process {
             Process::Runs(child) => format!("process {}", child.id()),
@@ -120,7 +122,7 @@ fn tell_ready(nodes: &[Node], coordinator: SocketAddr, flag: &str, data: &Path) 
         say!("  node-{:<7} {}  {process}", spec.node, listen.join(" "));
     }
     say!("\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha status{flag}");
-    if let Some(Node { spec, process: Process::Runs(child) }) = nodes.get(1) {
+    if let Some(Node { spec, process: Process::Runs(child), .. }) = nodes.get(1) {
         say!("Kill node-{}, and see that nothing is lost:", spec.node);
         say!("  kill -9 {}; kasha status{flag} --wait healthy; kasha cli{flag} get greeting", child.id());
     }
@@ -137,7 +139,7 @@ impl Node {
         match &mut self.process {
             Process::Runs(child) => {
                 let Some(status) = child.try_wait()? else { return Ok(None) };
-                let away = if node == 1 { COORDINATOR_STAYS_AWAY } else { STAYS_AWAY };
+                let away = self.stays_away;
                 let how = ended(status).with_context(|| format!("node-{node} ended: its error is above"))?;
                 let news = format!("node-{node} (process {}) {how}; it is started again in {away:?}", child.id());
                 self.process = Process::Ended(Instant::now() + away);

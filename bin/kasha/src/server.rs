@@ -15,8 +15,8 @@ use kasha_wire::Durability;
 
 use crate::duration::Written;
 use crate::host::{
-    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits,
-    memory_bytes, wait_and_stop,
+    ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_group, default_shards, default_spin,
+    limits, memory_bytes, wait_and_stop,
 };
 use crate::place::Place;
 use crate::settings::Settings;
@@ -65,7 +65,7 @@ fn hosted(settings: &Settings, cores: usize) -> Result<ClusterSpec> {
         faults: faults.unwrap_or(1),
         durability: durability.unwrap_or(Durability::Replicated),
         min_backups,
-        group: group.unwrap_or(1),
+        group: group.unwrap_or_else(|| default_group(faults.unwrap_or(1), nodes)),
         unchosen,
     })
 }
@@ -115,7 +115,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     let control = match (&settings.control, hosts_coordinator) {
         (Some(chosen), _) => Some(Control { place: chosen.clone(), is_chosen: true }),
         (None, true) => Some(Control { place: coordinators[0].clone(), is_chosen: true }),
-        (None, false) => None,
+        (None, false) => Control::beside(listen.first()),
     };
     let hosts = if hosts_coordinator { Some(hosted(&settings, listen.len())?) } else { None };
     // What only stands by takes no processor.

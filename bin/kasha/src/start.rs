@@ -117,7 +117,7 @@ fn addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<Vec<Vec<Socket
 }
 
 fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
-    let Nodes { numbers, cores, .. } = nodes;
+    let Nodes { numbers, cores, group, .. } = nodes;
     let count = u16::try_from(numbers.len())?;
     Ok(ClusterSpec {
         nodes: count,
@@ -128,7 +128,7 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
         faults: arguments.faults.unwrap_or(1),
         durability: arguments.durability.unwrap_or(Durability::Replicated),
         min_backups: None,
-        group: arguments.group.unwrap_or(1),
+        group: *group,
         unchosen: Unchosen {
             // All of them are started here.
             nodes: false,
@@ -145,7 +145,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
     check_folder(arguments)?;
-    let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores, arguments.group)?;
+    let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores, arguments.faults, arguments.group)?;
     let addresses = addresses(arguments, &of_folder)?;
     let cluster = cluster(arguments, &of_folder)?;
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;

@@ -27,6 +27,12 @@ pub(crate) use must;
 impl State {
     /// Whether this command may be applied now.
     pub(crate) fn permits(&self, command: &Command) -> Checked {
+        must!(
+            command.level() <= self.level,
+            "R7.6: it needs {}, and the cluster is at {}",
+            command.level(),
+            self.level
+        );
         match command {
             Command::NodeSeen { node, incarnation, addresses, .. } => {
                 self.permits_node(*node, *incarnation, addresses.len())
@@ -89,6 +95,11 @@ impl State {
                 Ok(())
             }
             Command::GroupWanted { members } => Self::permits_group_of(*members),
+            Command::MemberLeaves { member } => self.permits_member_leaves(*member),
+            Command::Raise { level } => {
+                must!(*level > self.level, "R7.6: levels rise, and the cluster is at {}", self.level);
+                Ok(())
+            }
             Command::MemberAt { of } => self.permits_member_at(of),
             Command::MemberGone { member } => self.permits_member_gone(*member),
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),

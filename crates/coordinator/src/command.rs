@@ -5,10 +5,20 @@ use std::net::SocketAddr;
 
 use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Tick};
 use kasha_wire::message::TableCommand;
-use kasha_wire::{DecodeError, GroupMember, Member, Reader, ShardConfig, Wire};
+use kasha_wire::{DecodeError, GroupMember, Level, Member, Reader, ShardConfig, Wire};
+
+/// The level of a row: the first one unless the row says another.
+macro_rules! level {
+    () => {
+        Level::FIRST
+    };
+    ($level:literal) => {
+        Level($level)
+    };
+}
 
 macro_rules! commands {
-    ($($(#[$doc:meta])* $name:ident = $value:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident = $value:literal $(since $level:literal)? { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
         /// One committed change.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Command { $($(#[$doc])* $name { $($(#[$field_doc])* $field: $ty),* }),* }
@@ -22,6 +32,13 @@ macro_rules! commands {
                     $($value => Ok(Self::$name { $($field: from.take()?),* }),)*
                     _ => Err(DecodeError::Invalid("a command's number")),
                 }
+            }
+        }
+
+        impl Command {
+            /// The level that it needs: below that no member decides it (R7.6).
+            pub(crate) fn level(&self) -> Level {
+                match self { $(Self::$name { .. } => level!($($level)?)),* }
             }
         }
     };
@@ -181,6 +198,16 @@ commands! {
         /// An odd number.
         members: u8,
     },
+    /// The operator wants this member to leave: it goes when another one counts in its place.
+    MemberLeaves = 21 {
+        /// The member.
+        member: MemberId,
+    },
+    /// Every process of the cluster can work at this level: from now on what needs it may be said and written (R7.6).
+    Raise = 22 {
+        /// The new level.
+        level: Level,
+    },
     /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {
         /// Milliseconds: the term of a lease plus the drift bound.
@@ -211,6 +238,8 @@ impl Command {
             | Self::MemberAt { .. }
             | Self::MemberGone { .. }
             | Self::GroupWanted { .. }
+            | Self::MemberLeaves { .. }
+            | Self::Raise { .. }
             | Self::BoundLeases { .. } => None,
         }
     }

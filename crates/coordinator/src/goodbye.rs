@@ -3,7 +3,7 @@
 
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{Incarnation, NodeId};
-use kasha_wire::DecodeError;
+use kasha_wire::{DecodeError, Level, Levels};
 
 use crate::ledger::{Basis, Ledger};
 use crate::memory::Loss;
@@ -29,6 +29,8 @@ pub(crate) enum Goodbye {
     TooManyNodes(NodeId),
     /// The coordinator has as many clients as it can have.
     TooManyClients,
+    /// The process cannot work at the cluster's level (R7.6).
+    Level(Levels, Level),
     /// A node's folder knows more than the coordinator's: it decides nothing (R9.13).
     MemoryLost(Loss),
 }
@@ -44,6 +46,7 @@ impl Goodbye {
             | Self::Addresses(_)
             | Self::TooManyNodes(_)
             | Self::TooManyClients
+            | Self::Level(..)
             | Self::MemoryLost(_) => ledger.all_decided(),
         }
     }
@@ -91,6 +94,9 @@ impl Goodbye {
                 "the cluster has as many client sessions as it can keep: close some, or wait for leases to end (K0505)"
                     .into()
             }
+            Self::Level(levels, level) => format!(
+                "this process can work at {levels}, and the cluster is at {level}: run a release of Kasha that can work at {level} (K0511)"
+            ),
             Self::MemoryLost(loss) => format!(
                 "this coordinator has lost its memory: {loss}. Its folder was lost, or is an older copy. So that no data is lost, it \
                  decides nothing: stop its process, put back the newest folder of the coordinator, and start it again (K0508)"

@@ -11,7 +11,7 @@ use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{Incarnation, MemberId, Tick};
 use kasha_viewstamped::Message;
 use kasha_wire::message::{Grouped, NotLeader};
-use kasha_wire::{Bytes, GroupMember};
+use kasha_wire::{Bytes, GroupMember, Levels};
 
 use crate::ledger::Basis;
 use crate::limits::COUNT_MAX;
@@ -27,6 +27,8 @@ pub(crate) struct Others {
     spoke: BTreeMap<MemberId, Endpoint>,
     /// The newest process of each that has spoken.
     processes: BTreeMap<MemberId, Incarnation>,
+    /// The levels that the process of each can work at.
+    pub(crate) levels: BTreeMap<MemberId, Levels>,
 }
 
 impl Others {
@@ -73,6 +75,7 @@ impl Member {
             return;
         }
         self.others.spoke.insert(member, from);
+        self.others.levels.insert(member, said.levels);
         self.ledger.on_message(now, member, message);
     }
 
@@ -95,14 +98,14 @@ impl Member {
             }
         }
         let folders: BTreeMap<_, _> = group.iter().map(|of| (of.member, of.folder)).collect();
-        let (from, process) = (self.ledger.me(), self.options.process);
+        let (from, process, levels) = (self.ledger.me(), self.options.process, self.options.levels);
         for (to, message) in self.ledger.take_messages() {
             let Some(end) = self.others.endpoint(to) else { continue };
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
             let folder = folders.get(&to).copied().unwrap_or(0);
             let mut out = Out::new(out);
-            let frame = out.encode(&Grouped { from, process, to, folder, message: Bytes(bytes) });
+            let frame = out.encode(&Grouped { from, process, to, folder, levels, message: Bytes(bytes) });
             // The log says nothing before it may: what is on the disk is in the message.
             self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);
         }

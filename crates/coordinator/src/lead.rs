@@ -40,6 +40,8 @@ pub(crate) struct Lead {
     pub(crate) since: Tick,
     /// Members, and those that were invited, that say nothing, and since when this leader knows that.
     pub(crate) silent: BTreeMap<MemberId, Tick>,
+    /// When another member was asked last to lead.
+    pub(crate) handed_over: Option<Tick>,
     /// The round that confirms that this member led when it was told of more than it knows.
     pub(crate) loss_round: Option<RoundNumber>,
     /// The number of new terms in this lease period, and when the period began.
@@ -92,6 +94,7 @@ impl Lead {
             overtaken: BTreeMap::new(),
             since: now,
             silent: BTreeMap::new(),
+            handed_over: None,
             loss_round: None,
             promotions: (0, now),
             clients: ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis),
@@ -137,7 +140,8 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
     if !config.group.contains(&of) {
         commands.push(Command::MemberAt { of });
     }
-    if !unchosen.group && options.group != state.group_wanted {
+    // A flag makes a cluster's first size, or makes a group of what was one member. Later an operator says it (R9.12).
+    if !unchosen.group && options.group != state.group_wanted && config.group.len() == 1 {
         commands.push(Command::GroupWanted { members: options.group });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
@@ -251,7 +255,8 @@ impl Leading<'_> {
         if lead.push_to.is_empty() && !lead.askers.is_telling() {
             return;
         }
-        let frame = out.encode(&ConfigurationIs { configuration: ledger.decided().configuration.clone() });
+        let (configuration, level) = (ledger.decided().configuration.clone(), ledger.decided().level);
+        let frame = out.encode(&ConfigurationIs { configuration, level });
         let askers = lead.askers.take(version, frame.len()).into_iter().map(Endpoint::Conn);
         for to in std::mem::take(&mut lead.push_to).into_iter().chain(askers) {
             outbox.send(to, frame, ledger.all_decided(), out);

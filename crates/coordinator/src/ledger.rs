@@ -265,6 +265,16 @@ impl Ledger {
         self.replica.has_caught_up(member)
     }
 
+    /// Asks a member to lead, if it has all that is committed.
+    pub(crate) fn hand_over(&mut self, to: MemberId) -> bool {
+        let may = self.replica.has_caught_up(to);
+        if may {
+            self.replica.hand_over(to);
+            self.settle();
+        }
+        may
+    }
+
     /// Changes the list of members, if that may be now.
     pub(crate) fn change(&mut self, now: Tick, change: &Change) -> bool {
         let has_changed = self.replica.change(now, change).is_ok();

@@ -15,6 +15,7 @@
 //! **R9.13** a coordinator that has forgotten something decides nothing; **D3** nothing leaves before it is committed.
 //! Papers: RIFL section 5 (ClusterTime, leases), CURP 3.5 (reconfiguration).
 
+mod administering;
 mod check;
 mod clients;
 mod command;
@@ -51,6 +52,7 @@ mod tables;
 mod time;
 
 pub use command::Command;
+pub use limits::GROUP_MAX;
 pub use machine::Coordinator;
 pub use memory::{Forgotten, Loss};
 pub use options::{CoordinatorOptions, Unchosen};

@@ -61,7 +61,7 @@ pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const COUNT_MAX: u64 = u64::MAX / 2;
 
 /// Members of the group of coordinators: five survive the loss of two, and each more makes every round slower.
-pub(crate) const GROUP_MAX: u8 = 5;
+pub const GROUP_MAX: u8 = 5;
 
 /// A member whose node has been lost for so long is replaced (R9.14): a restart, or a new kernel, takes less.
 pub(crate) const MEMBER_REPLACED_AFTER: Duration = Duration::from_secs(300);

@@ -62,6 +62,7 @@ impl Leading<'_> {
             ToCoordinator::Heartbeat(_)
             | ToCoordinator::GetConfiguration(_)
             | ToCoordinator::GiveUp(_)
+            | ToCoordinator::Administer(_)
             | ToCoordinator::Grouped(_)
             | ToCoordinator::Handshake(_) => false,
         };
@@ -88,7 +89,8 @@ impl Leading<'_> {
             | ToCoordinator::OpenSession(_)
             | ToCoordinator::RenewLease(_)
             | ToCoordinator::TableRequest(_)
-            | ToCoordinator::GiveUp(_) => {
+            | ToCoordinator::GiveUp(_)
+            | ToCoordinator::Administer(_) => {
                 // While it only listens, it will soon answer who asks again.
                 if let Some(loss) = self.lead.memory.loss() {
                     self.say_goodbye(from, Goodbye::MemoryLost(loss), out);

@@ -164,6 +164,10 @@ impl Coordinator {
             return;
         }
         let message = match message_of(kind, payload) {
+            Ok(ToCoordinator::Grouped(said)) if !said.levels.include(self.state().level) => {
+                let why = Goodbye::Level(said.levels, self.state().level);
+                return self.member.say_goodbye(from, why, out);
+            }
             Ok(ToCoordinator::Grouped(said)) => return self.member.on_grouped(now, from, &said),
             other => other,
         };
@@ -202,6 +206,10 @@ impl Leading<'_> {
             ToCoordinator::TableRequest(request) => self.on_table_request(now, from, request, out),
             ToCoordinator::GiveUp(question) => {
                 let answer = self.on_give_up(now, &question);
+                self.member.send(from, &answer, out);
+            }
+            ToCoordinator::Administer(question) => {
+                let answer = self.on_administer(now, &question);
                 self.member.send(from, &answer, out);
             }
             ToCoordinator::Grouped(_) | ToCoordinator::Handshake(_) => {}

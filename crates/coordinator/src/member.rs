@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{ConfigVersion, CoreId, Incarnation, LocalPosition, NodeId, Tick};
-use kasha_wire::Message;
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::Heartbeat;
+use kasha_wire::{Levels, Message};
 
 use crate::CoordinatorOptions;
 use crate::evidence::Evidence;
@@ -41,6 +41,8 @@ pub(crate) struct Member {
     processes: BTreeMap<NodeId, Incarnation>,
     /// Where each node can host a member, as it last said.
     pub(crate) controls: BTreeMap<NodeId, SocketAddr>,
+    /// The levels that each node's process can work at, as it last said.
+    pub(crate) levels: BTreeMap<NodeId, Levels>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     pub(crate) evidence: Evidence,
@@ -57,6 +59,7 @@ impl Member {
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
             controls: BTreeMap::new(),
+            levels: BTreeMap::new(),
             said: BTreeMap::new(),
             evidence: Evidence::new(options.node_lease),
             last_step: now,
@@ -96,7 +99,8 @@ impl Member {
             | ToCoordinator::RenewLease(_)
             | ToCoordinator::TableRequest(_)
             | ToCoordinator::LeaseQuery(_)
-            | ToCoordinator::GiveUp(_) => self.say_not_leader(from, out),
+            | ToCoordinator::GiveUp(_)
+            | ToCoordinator::Administer(_) => self.say_not_leader(from, out),
             ToCoordinator::Grouped(_) | ToCoordinator::Handshake(_) => {}
         }
     }
@@ -121,6 +125,7 @@ impl Member {
         if let Some(control) = heartbeat.control {
             self.controls.insert(node, control);
         }
+        self.levels.insert(node, heartbeat.levels);
         let newest = (heartbeat.sent, heartbeat.have);
         self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
         self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have });

@@ -30,6 +30,13 @@ impl State {
         Ok(())
     }
 
+    pub(crate) fn permits_member_leaves(&self, member: MemberId) -> Checked {
+        self.permits_member_gone(member)?;
+        must!(!self.leaving.contains(&member), "{member} leaves already");
+        must!(self.leaving.len() + 1 < self.configuration.group.len(), "{member} is the last one");
+        Ok(())
+    }
+
     pub(crate) fn apply_member_at(&mut self, of: GroupMember) {
         let group = &mut self.configuration.group;
         group.retain(|known| known.member != of.member);
@@ -44,6 +51,7 @@ impl State {
         let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
         self.former_members.drain(..more);
         self.configuration.group.retain(|of| of.member != member);
+        self.leaving.retain(|of| *of != member);
     }
 
     /// Whether all of that can be.
@@ -54,6 +62,8 @@ impl State {
         must!(group.last().is_none_or(|of| of.member < next), "ids of members are not used again");
         must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
         must!(self.former_members.len() <= FORMER_MEMBERS_MAX, "{} former members", self.former_members.len());
+        let is_known = |member: &MemberId| group.iter().any(|of| of.member == *member);
+        must!(self.leaving.iter().all(is_known) && self.leaving.len() <= group.len(), "only members leave");
         Self::permits_group_of(self.group_wanted)
     }
 }

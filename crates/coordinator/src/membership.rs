@@ -31,16 +31,35 @@ pub(crate) fn nodes_cut_off_with_us(options: &CoordinatorOptions, ledger: &Ledge
 impl Leading<'_> {
     /// One step towards the group that is wanted.
     pub(crate) fn see_to_members(&mut self, now: Tick) {
+        self.fit_the_group_to_the_nodes();
         let wanted = usize::from(self.decided().group_wanted);
         let members = self.member.ledger.lists().members;
         self.note_silent(now);
         self.note_addresses();
         let replaced_by = self.member.options.replaces_after;
         let gone = self.longest_silent(&members).filter(|(_, since)| now.since(*since) >= replaced_by);
+        let is_replaced = gone.is_some() || self.decided().leaving.iter().any(|of| members.contains(of));
         if members.len() > wanted {
             self.shrink(now, &members);
-        } else if members.len() < wanted || gone.is_some() {
-            self.grow(now, &members, wanted.max(members.len() + usize::from(gone.is_some())));
+        } else if members.len() < wanted || is_replaced {
+            self.grow(now, &members, wanted.max(members.len() + usize::from(is_replaced)));
+        }
+    }
+
+    /// A size that nobody chose is at most what the nodes of a new cluster can host (R9.14). All of them are there, and each has said
+    /// whether it can host a member.
+    fn fit_the_group_to_the_nodes(&mut self) {
+        let state = self.decided();
+        let is_forming = state.configuration.shards.is_empty()
+            && state.alive_nodes().count() >= usize::from(state.nodes_wanted())
+            && self.member.options.unchosen.group;
+        if !is_forming {
+            return;
+        }
+        let can_be = state.configuration.group.len() + self.candidates().count();
+        if can_be < usize::from(state.group_wanted) {
+            let members = u8::try_from(can_be - (can_be + 1) % 2).expect("fewer than are wanted");
+            self.decide(Command::GroupWanted { members });
         }
     }
 
@@ -70,12 +89,18 @@ impl Leading<'_> {
         self.lead.changed |= self.member.ledger.change(now, &change);
     }
 
-    /// One member leaves: the one that has been silent for longest, or else the last one. Not if those that are left, and speak, would be no
+    /// One member leaves: one that an operator wants to leave, or else the one that has been silent for longest, or else the last one. Not if those that are left, and speak, would be no
     /// majority: the change could never be committed then, and nobody could lead.
     fn shrink(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         let me = self.member.ledger.me();
+        let leaving: Vec<_> = self.decided().leaving.iter().copied().filter(|of| members.contains(of)).collect();
+        if leaving == [me] {
+            return self.hand_over_to_anybody(now, members);
+        }
+        let of_operator = leaving.into_iter().find(|&of| of != me);
+        let silent = || self.longest_silent(members).map(|(member, _)| member);
         let last = || members.iter().rev().copied().find(|&of| of != me);
-        let Some(leaves) = self.longest_silent(members).map(|(member, _)| member).or_else(last) else { return };
+        let Some(leaves) = of_operator.or_else(silent).or_else(last) else { return };
         let left = members.iter().filter(|&&of| of != leaves);
         let speak = left.clone().filter(|of| !self.lead.silent.contains_key(of)).count();
         // Who has just begun to lead has not heard everybody yet.
@@ -83,6 +108,26 @@ impl Leading<'_> {
         if knows && 2 * speak > left.count() && self.member.ledger.change(now, &Change::Remove(leaves)) {
             self.decide(Command::MemberGone { member: leaves });
         }
+    }
+
+    /// This leader is to leave: another member leads first.
+    fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
+        let leaving = &self.decided().leaving;
+        let may_lead = |of: &MemberId| !leaving.contains(of) && !self.lead.silent.contains_key(of);
+        if let Some(to) = members.iter().copied().find(may_lead) {
+            self.hand_over(now, to);
+        }
+    }
+
+    /// Asks another member to lead: not again and again while it does not answer. Returns whether it may lead by what it has.
+    pub(crate) fn hand_over(&mut self, now: Tick, to: MemberId) -> bool {
+        let pause = self.member.options.node_lease / 2;
+        let has_just_asked = self.lead.handed_over.is_some_and(|then| now.since(then) < pause);
+        let may = has_just_asked || self.member.ledger.hand_over(to);
+        if may && !has_just_asked {
+            self.lead.handed_over = Some(now);
+        }
+        may
     }
 
     /// Somebody was invited who does not come, while another one could: that one is invited next.
@@ -113,7 +158,7 @@ impl Leading<'_> {
     }
 
     /// For how long a member says nothing that is silent.
-    fn silence(&self) -> Duration {
+    pub(crate) fn silence(&self) -> Duration {
         self.member.options.node_lease * SILENT_LEASES
     }
 
@@ -131,9 +176,13 @@ impl Leading<'_> {
         silent.min_by_key(|(_, since)| **since).map(|(&member, &since)| (member, since))
     }
 
-    /// The process of a node that is alive, can host a member, and hosts none. It is known by its folder, and not by its address: a folder
-    /// that is new knows nothing of what was promised there (R9.6).
     fn candidate(&self) -> Option<GroupMember> {
+        self.candidates().next()
+    }
+
+    /// The processes of nodes that are alive, can host a member, and host none, each as the next member. A process is known by its folder,
+    /// and not by its address: a folder that is new knows nothing of what was promised there (R9.6).
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = GroupMember> {
         let state = self.decided();
         let hosts_none = |node: &NodeId| !state.configuration.group.iter().any(|of| of.node == *node);
         let as_member = |node: NodeId| {
@@ -142,6 +191,6 @@ impl Leading<'_> {
             let is_new = !state.former_members.contains(&folder);
             is_new.then_some(GroupMember { member: state.next_member, node, folder, address })
         };
-        state.alive_nodes().filter(hosts_none).find_map(as_member)
+        state.alive_nodes().filter(hosts_none).filter_map(as_member)
     }
 }

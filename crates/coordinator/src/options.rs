@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
 use kasha_types::{BootId, ClusterId, Incarnation, MemberId, NodeId, limits};
-use kasha_wire::{Durability, GroupMember};
+use kasha_wire::{Durability, GroupMember, Levels};
 
 use crate::limits::{ALONE_LEASES, GROUP_MAX, JOURNAL_BYTES, MEMBER_REPLACED_AFTER, PROMOTIONS_MAX};
 use crate::start_error::StartError;
@@ -77,6 +77,8 @@ pub struct CoordinatorOptions {
     pub group: u8,
     /// A member whose node has been lost for so long is replaced, if there is a node that hosts none.
     pub replaces_after: Duration,
+    /// The levels that this process can work at.
+    pub levels: Levels,
     /// The node whose process this is.
     pub node: NodeId,
     /// This process.
@@ -112,6 +114,7 @@ impl CoordinatorOptions {
             begins: true,
             group: 1,
             replaces_after: MEMBER_REPLACED_AFTER,
+            levels: Levels::OURS,
             node: NodeId(0),
             process: Incarnation(0),
             journal_bytes: JOURNAL_BYTES,
@@ -150,6 +153,9 @@ impl CoordinatorOptions {
             if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
         };
         let name = |durability| format!("{durability:?}").to_lowercase();
+        if !options.levels.include(state.level) {
+            return Err(StartError::Level { levels: options.levels, level: state.level });
+        }
         fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
         fixed("faults", config.faults.to_string(), options.faults.to_string())?;
         fixed("durability", name(config.durability), name(options.durability))?;
@@ -200,7 +206,7 @@ impl CoordinatorOptions {
                 self.group
             ));
         }
-        if u16::from(self.group) > self.nodes {
+        if u16::from(self.group) > self.nodes && !self.unchosen.group {
             return wrong(format!(
                 "a group of {} and {} nodes: each member is in the process of a node, so lower it, or start more nodes",
                 self.group, self.nodes

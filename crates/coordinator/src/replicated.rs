@@ -1,15 +1,17 @@
 //! The state as what a group replicates: commands as operations, and snapshots (R9.11).
 //!
 //! ```text
-//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state
+//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state · members that leave · 2 level
 //! ```
+//!
+//! What stands behind the state came later: in a snapshot without it the level is the first one, and nobody leaves.
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
 //! costs as much as the command and its shard are long, and not as much as the state is. Two states with one digest come from the
 //! same commands, and each of these did the same in both.
 
 use kasha_types::MemberId;
-use kasha_wire::{Reader, Wire, wire_struct};
+use kasha_wire::{Level, Reader, Wire, wire_struct};
 
 use crate::start_error::FORMAT_VERSION;
 use crate::{Command, State};
@@ -45,8 +47,16 @@ struct Beside {
     former_members: Vec<u32>,
 }
 
+/// What stands behind the state.
+#[derive(Debug)]
+struct Behind {
+    leaving: Vec<MemberId>,
+    level: Level,
+}
+
 wire_struct! {
     Beside { digest, next_member, group_wanted, former_members }
+    Behind { leaving, level }
 }
 
 impl State {
@@ -86,6 +96,9 @@ impl kasha_viewstamped::State for State {
         let &Self { digest, next_member, group_wanted, ref former_members, .. } = self;
         Beside { digest, next_member, group_wanted, former_members: former_members.clone() }.put(&mut bytes);
         self.put(&mut bytes);
+        if self.level > Level::FIRST || !self.leaving.is_empty() {
+            Behind { leaving: self.leaving.clone(), level: self.level }.put(&mut bytes);
+        }
         bytes
     }
 
@@ -97,7 +110,11 @@ impl kasha_viewstamped::State for State {
         }
         let Beside { digest, next_member, group_wanted, former_members } =
             reader.take().map_err(|error| error.to_string())?;
-        let mut state: Self = whole(reader)?;
+        let mut state: Self = reader.take().map_err(|error| error.to_string())?;
+        if !reader.rest().is_empty() {
+            let Behind { leaving, level } = whole(reader)?;
+            (state.leaving, state.level) = (leaving, level);
+        }
         (state.digest, state.next_member) = (digest, next_member);
         (state.group_wanted, state.former_members) = (group_wanted, former_members);
         state.check()?;
@@ -171,6 +188,14 @@ mod tests {
         }
         let snapshot = state.snapshot();
         assert!((0..snapshot.len()).all(|len| <State as Replicated>::restore(&snapshot[..len]).is_err()));
+        // What came later: without it a snapshot is one of before.
+        let mut raised = after(&[operation(&Command::Raise { level: Level(2) })]);
+        raised.leaving.push(MemberId(1));
+        let later = raised.snapshot();
+        assert_eq!(<State as Replicated>::restore(&later), Ok(raised));
+        let restored: Vec<_> =
+            (0..later.len()).filter(|&len| <State as Replicated>::restore(&later[..len]).is_ok()).collect();
+        assert_eq!(restored, [snapshot.len()]);
         assert_eq!(version_of(&snapshot), Some(FORMAT_VERSION));
     }
 }

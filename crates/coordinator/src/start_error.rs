@@ -2,6 +2,7 @@
 
 use kasha_machine::FileName;
 use kasha_types::{ClusterId, MemberId};
+use kasha_wire::{Level, Levels};
 
 /// Version of commands and states as bytes.
 pub(crate) const FORMAT_VERSION: u32 = 5;
@@ -56,6 +57,13 @@ pub enum StartError {
         stored: String,
         /// The value that was asked for.
         given: String,
+    },
+    /// The cluster is at a level at which this program cannot work (R7.6).
+    Level {
+        /// The levels at which it can.
+        levels: Levels,
+        /// The cluster's.
+        level: Level,
     },
     /// Another version wrote the log.
     Version {
@@ -115,6 +123,10 @@ impl std::fmt::Display for StartError {
                 "--{what} {given}: this cluster was created with {what} = {stored}, which cannot be changed: leave --{what} \
                  away, or give --{what} {stored} (K0405)"
             ),
+            Self::Level { levels, level } => write!(
+                f,
+                "this process can work at {levels}, and the cluster is at {level}: run a release of Kasha that can work at {level} (K0511)"
+            ),
             Self::Version { file, stored } => write!(
                 f,
                 "{} has format version {stored}, but this program reads versions {} and {}: start the program version that \
@@ -143,6 +155,7 @@ impl std::error::Error for StartError {
             | Self::OtherCluster { .. }
             | Self::OtherFolder { .. }
             | Self::Fixed { .. }
+            | Self::Level { .. }
             | Self::Version { .. }
             | Self::Damaged { .. } => None,
         }

@@ -15,8 +15,8 @@ use kasha_types::{
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
-    Configuration, DecodeError, GroupMember, Member, MemberState, NodeInfo, Reader, Served, ShardConfig, ShardPhase,
-    TableInfo, Wire, wire_struct,
+    Configuration, DecodeError, GroupMember, Level, Member, MemberState, NodeInfo, Reader, Served, ShardConfig,
+    ShardPhase, TableInfo, Wire, wire_struct,
 };
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
@@ -83,6 +83,10 @@ pub struct State {
     pub(crate) group_wanted: u8,
     /// The identities of the folders that were members and are none any more, the last ones at the end.
     pub(crate) former_members: Vec<u32>,
+    /// Members that an operator wants to leave: they go when others count in their place.
+    pub(crate) leaving: Vec<MemberId>,
+    /// What may be said and written (R7.6).
+    pub(crate) level: Level,
     /// Of all commands, in order, and of what each has changed (`replicated`). It stands beside the state in a snapshot, since files of
     /// format 4 have none.
     pub(crate) digest: u64,
@@ -121,6 +125,8 @@ impl State {
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: options.group,
             former_members: Vec::new(),
+            leaving: Vec::new(),
+            level: Level::FIRST,
             digest: 0,
         }
     }
@@ -129,6 +135,12 @@ impl State {
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
+    }
+
+    /// What may be said and written (R7.6).
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// How many nodes the cluster is to have.
@@ -290,9 +302,15 @@ impl State {
                 self.apply_member_gone(*member);
                 true
             }
+            // All processes are to learn it.
+            Command::Raise { level } => {
+                self.level = *level;
+                true
+            }
             Command::ReserveTime { .. }
             | Command::ReserveClients { .. }
             | Command::GroupWanted { .. }
+            | Command::MemberLeaves { .. }
             | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
@@ -308,6 +326,7 @@ impl State {
             }
             Command::ReserveClients { below } => self.clients_below = below,
             Command::GroupWanted { members } => self.group_wanted = members,
+            Command::MemberLeaves { member } => self.leaving.push(member),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }
@@ -511,6 +530,8 @@ impl State {
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: 1,
             former_members: Vec::new(),
+            leaving: Vec::new(),
+            level: Level::FIRST,
             digest: 0,
         };
         if state.nodes.len() != state.configuration.nodes.len()

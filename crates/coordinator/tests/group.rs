@@ -9,30 +9,30 @@ use crate::common::*;
 use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{BootId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
-use kasha_wire::message::{ConfigurationIs, GetConfiguration, HeartbeatAnswer, NotLeader};
-use kasha_wire::{AnyMessage, Configuration, ShardPhase};
+use kasha_wire::message::{ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader};
+use kasha_wire::{AnyMessage, Configuration, Levels, ShardPhase};
 
 /// Members that there are to be.
-const SIZE: usize = 3;
+pub(crate) const SIZE: usize = 3;
 
 /// Who asks at a member, and is no node.
-const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
+pub(crate) const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
 
-fn address(index: usize) -> SocketAddr {
+pub(crate) fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
 }
 
 /// The options of a process: the `starts`-th one with a folder of this identity.
-fn process_options(index: usize, starts: u32, identity: u32) -> CoordinatorOptions {
+pub(crate) fn process_options(index: usize, starts: u32, identity: u32) -> CoordinatorOptions {
     CoordinatorOptions { process: Incarnation::new(starts, identity), ..member_options(index) }
 }
 
 /// The identity of the folder that a node begins with.
-fn first_identity(index: usize) -> u32 {
+pub(crate) fn first_identity(index: usize) -> u32 {
     10 + u32::try_from(index).unwrap()
 }
 
-fn member_options(index: usize) -> CoordinatorOptions {
+pub(crate) fn member_options(index: usize) -> CoordinatorOptions {
     let mut options = options(3, 2, 1);
     (options.address, options.begins, options.group) = (address(index), index == 0, SIZE as u8);
     (options.node, options.process) =
@@ -43,35 +43,54 @@ fn member_options(index: usize) -> CoordinatorOptions {
     options
 }
 
-struct Group {
-    now: Tick,
-    members: Vec<Option<World>>,
+pub(crate) struct Group {
+    pub(crate) now: Tick,
+    pub(crate) members: Vec<Option<World>>,
     /// What is left of the folders of members that are down.
-    folders: BTreeMap<usize, Files>,
+    pub(crate) folders: BTreeMap<usize, Files>,
     /// Pairs of members that do not hear each other, the smaller one first.
     cuts: BTreeSet<(usize, usize)>,
-    nodes: BTreeMap<NodeId, FakeNode>,
+    pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
     /// Which members the nodes do not reach.
     hidden: BTreeSet<usize>,
     /// Every configuration that was told to anybody.
     told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
-    answers: Vec<(usize, AnyMessage)>,
+    pub(crate) answers: Vec<(usize, AnyMessage)>,
     /// The last ClusterTime that a node was told, and by how many milliseconds it was ahead of the time since the first one.
     time: Option<(u64, i64)>,
     first_time: Option<(Tick, u64)>,
     starts: u32,
+    /// The levels that processes say, other than ours.
+    pub(crate) levels: BTreeMap<usize, Levels>,
+    /// What nodes were told when they were sent away.
+    pub(crate) goodbyes: Vec<String>,
+    /// Processes that host no member.
+    pub(crate) without_control: BTreeSet<usize>,
 }
 
 impl Group {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(SIZE)
     }
 
     /// With so many processes, each with a node.
-    fn of(processes: usize) -> Self {
+    pub(crate) fn of(processes: usize) -> Self {
+        Self::of_with(processes, |_| {})
+    }
+
+    /// With these options otherwise.
+    pub(crate) fn with(change: impl Fn(&mut CoordinatorOptions)) -> Self {
+        Self::of_with(SIZE, change)
+    }
+
+    fn of_with(processes: usize, change: impl Fn(&mut CoordinatorOptions)) -> Self {
         let now = Tick(1_000_000_000);
-        let member = |index| World::try_new(member_options(index), MemoryDisk::default(), now).unwrap();
+        let member = |index| {
+            let mut options = member_options(index);
+            change(&mut options);
+            World::try_new(options, MemoryDisk::default(), now).unwrap()
+        };
         let mut group = Self {
             now,
             members: (0..processes).map(|index| Some(member(index))).collect(),
@@ -84,6 +103,9 @@ impl Group {
             time: None,
             first_time: None,
             starts: 1,
+            levels: BTreeMap::new(),
+            goodbyes: Vec::new(),
+            without_control: BTreeSet::new(),
         };
         for id in 1..=u16::try_from(processes).unwrap() {
             let mut world = World::new(options(3, 2, 1));
@@ -94,11 +116,11 @@ impl Group {
         group
     }
 
-    fn serving() -> Self {
+    pub(crate) fn serving() -> Self {
         Self::serving_of(SIZE)
     }
 
-    fn serving_of(processes: usize) -> Self {
+    pub(crate) fn serving_of(processes: usize) -> Self {
         let mut group = Self::of(processes);
         group.run(3_000);
         assert_eq!(group.leaders().len(), 1);
@@ -108,25 +130,25 @@ impl Group {
         group
     }
 
-    fn member(&mut self, index: usize) -> &mut World {
+    pub(crate) fn member(&mut self, index: usize) -> &mut World {
         self.members[index].as_mut().unwrap()
     }
 
-    fn config(&self, index: usize) -> &Configuration {
+    pub(crate) fn config(&self, index: usize) -> &Configuration {
         self.members[index].as_ref().unwrap().config()
     }
 
-    fn leaders(&self) -> Vec<usize> {
+    pub(crate) fn leaders(&self) -> Vec<usize> {
         let leads = |index: &usize| self.members[*index].as_ref().is_some_and(|world| world.coordinator.leads());
         (0..self.members.len()).filter(leads).collect()
     }
 
-    fn is_cut(&self, one: usize, other: usize) -> bool {
+    pub(crate) fn is_cut(&self, one: usize, other: usize) -> bool {
         self.cuts.contains(&(one.min(other), one.max(other)))
     }
 
     /// Delivers what was sent, and what follows from it.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         loop {
             let mut sent = Vec::new();
             for (index, world) in self.members.iter_mut().enumerate() {
@@ -143,8 +165,8 @@ impl Group {
         }
     }
 
-    fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
-        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration }) = &message {
+    pub(crate) fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
+        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = &message {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
         }
@@ -163,8 +185,11 @@ impl Group {
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
             Endpoint::Conn(ConnId(conn)) => {
+                if let AnyMessage::Goodbye(Goodbye { reason }) = &message {
+                    self.goodbyes.push(reason.clone());
+                }
                 let node = self.nodes.get_mut(&NodeId(u16::try_from(conn / 100).unwrap())).unwrap();
-                if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration }) = message
+                if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = message
                     && node.up
                     && node.have() < configuration.version
                 {
@@ -190,7 +215,7 @@ impl Group {
         }
     }
 
-    fn run(&mut self, millis: u64) {
+    pub(crate) fn run(&mut self, millis: u64) {
         for step in 0..millis / 10 {
             self.now = self.now.after(Duration::from_millis(10));
             let now = self.now;
@@ -205,7 +230,7 @@ impl Group {
         }
     }
 
-    fn beat(&mut self) {
+    pub(crate) fn beat(&mut self) {
         let beats: Vec<_> = self
             .nodes
             .values()
@@ -215,7 +240,9 @@ impl Group {
                 let world = self.members.iter().flatten().next().expect("a member is up");
                 let mut beat = world.heartbeat_of(node, 0, node.reports());
                 (beat.sent, beat.answered, beat.heard) = (self.now, self.now, heard.collect());
-                beat.control = Some(address(usize::from(node.id.0) - 1));
+                let index = usize::from(node.id.0) - 1;
+                beat.control = Some(address(index)).filter(|_| !self.without_control.contains(&index));
+                beat.levels = self.levels.get(&index).copied().unwrap_or_default();
                 beat
             })
             .collect();
@@ -230,7 +257,7 @@ impl Group {
         }
     }
 
-    fn kill(&mut self, index: usize) {
+    pub(crate) fn kill(&mut self, index: usize) {
         let world = self.members[index].take().unwrap();
         self.folders.insert(index, world.disk.durable);
         let now = self.now;
@@ -245,20 +272,21 @@ impl Group {
         self.settle();
     }
 
-    fn start(&mut self, index: usize) {
+    pub(crate) fn start(&mut self, index: usize) {
         let disk = MemoryDisk { durable: self.folders.remove(&index).unwrap(), ..MemoryDisk::default() };
         self.starts += 1;
-        let options = process_options(index, self.starts, first_identity(index));
+        let mut options = process_options(index, self.starts, first_identity(index));
+        options.levels = self.levels.get(&index).copied().unwrap_or_default();
         self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
     }
 
-    fn node_is_up(&mut self, index: usize, is_up: bool) {
+    pub(crate) fn node_is_up(&mut self, index: usize, is_up: bool) {
         let node = self.nodes.get_mut(&NodeId(u16::try_from(index + 1).unwrap())).unwrap();
         (node.up, node.starts) = (is_up, node.starts + u32::from(is_up));
     }
 
     /// A stranger asks a member for its configuration. Whether it answers at once.
-    fn answers(&mut self, index: usize) -> bool {
+    pub(crate) fn answers(&mut self, index: usize) -> bool {
         self.answers.clear();
         let now = self.now;
         self.member(index).send_at(now, STRANGER, &GetConfiguration { have: ConfigVersion(0) });

@@ -34,7 +34,7 @@ impl Oracle {
 
     fn observe(&mut self, world: &World, to: Endpoint, message: &AnyMessage) {
         match message {
-            AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration }) => {
+            AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration, .. }) => {
                 assert!(configuration.version <= world.config().version, "D3: only what is committed is told");
                 self.on_configuration(configuration)
             }

@@ -17,14 +17,14 @@ use kasha_machine::{CoordinatorLinks, Data, Effect, Effects, FileName, Gate};
 use kasha_replication::Shipping;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId,
-    TableId, Tick, Work, WorkSet,
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId, TableId, Tick,
+    Work, WorkSet,
 };
 use kasha_wire::message::Words;
-use kasha_wire::{Configuration, Durability};
+use kasha_wire::{Configuration, Durability, Level};
 
 use crate::NodeOptions;
-use crate::core::told::{TIME_NOTED_EVERY, Told};
+use crate::core::told::{TIME_NOTED_EVERY, Told, members_of};
 use crate::core::told_time::ToldTime;
 use crate::request::Memory;
 
@@ -33,6 +33,8 @@ use crate::request::Memory;
 pub(crate) struct Core {
     pub options: NodeOptions,
     pub configuration: Option<Rc<Configuration>>,
+    /// The level of the cluster, as the coordinator said last. It only rises.
+    pub level: Level,
     pub coordinator: CoordinatorLinks,
     /// Taken from the coordinator and the log only (R4.7).
     pub cluster_time: ClusterTime,
@@ -139,6 +141,7 @@ impl Core {
         Self {
             options,
             configuration: None,
+            level: Level::FIRST,
             coordinator: CoordinatorLinks::with_seeds(seeds),
             cluster_time: ClusterTime(0),
             told_time: ToldTime::default(),
@@ -296,9 +299,12 @@ impl Core {
 
 impl Core {
     /// A configuration is obeyed from this turn on.
-    pub fn note_configuration(&mut self, version: ConfigVersion, out: &mut Effects) {
-        let news = version > self.told.configuration;
-        self.note(Told { configuration: version.max(self.told.configuration), ..self.told }, news, out);
+    pub fn note_configuration(&mut self, configuration: &Configuration, out: &mut Effects) {
+        let news = configuration.version > self.told.configuration;
+        if news {
+            let members = members_of(configuration);
+            self.note(Told { configuration: configuration.version, members, ..self.told.clone() }, out);
+        }
     }
 
     /// The coordinator told the time, and which client ids may be in use: a request under one of these is answered only
@@ -306,11 +312,14 @@ impl Core {
     pub fn note_time_and_clients(&mut self, out: &mut Effects) {
         let time_is_due = self.told.cluster_time.after_millis(TIME_NOTED_EVERY.as_millis() as u64) <= self.cluster_time;
         let news = time_is_due || self.clients_below > self.told.clients_below;
-        self.note(Told { clients_below: self.clients_below.max(self.told.clients_below), ..self.told }, news, out);
+        if news {
+            let clients_below = self.clients_below.max(self.told.clients_below);
+            self.note(Told { clients_below, ..self.told.clone() }, out);
+        }
     }
 
-    fn note(&mut self, told: Told, is_news: bool, out: &mut Effects) {
-        if is_news && !planted::is_on(Bug::ToldUnnoted) {
+    fn note(&mut self, told: Told, out: &mut Effects) {
+        if !planted::is_on(Bug::ToldUnnoted) {
             self.told = Told { cluster_time: self.cluster_time, ..told };
             let bytes = self.told.encode(self.options.cluster);
             self.replace(FileName::Told, &bytes, out);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, limits};
+use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, ViewNumber, limits};
 use kasha_wire::message::Report;
 
 use crate::core::Core;
@@ -73,6 +73,7 @@ impl Node {
             out.push(Effect::Route { to: Endpoint::Seed(seed), address });
         }
         core.told = Told::load(core.options.cluster, disk)?;
+        core.coordinator.redirect(ViewNumber(0), None, core.told.members.iter().copied(), out);
         core.learn_cluster_time(core.told.cluster_time);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
         for file in disk.list() {

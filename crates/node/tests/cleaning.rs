@@ -59,9 +59,12 @@ fn started_as(epoch: u32, files: Files, memory: u64) -> Core {
     let version = u64::from(epoch) * 2;
     let mut recovering = configuration(version - 1, epoch, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1)];
-    again.message(message::ConfigurationIs { configuration: recovering });
+    again.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: recovering });
     (0..200).for_each(|_| again.tick(30));
-    again.message(message::ConfigurationIs { configuration: configuration(version, epoch, ShardPhase::Serving) });
+    again.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(version, epoch, ShardPhase::Serving),
+    });
     again.heartbeat_answered();
     again.epoch = Epoch(epoch);
     again

@@ -77,7 +77,10 @@ fn a_ping_is_answered() {
 #[test]
 fn a_member_that_does_nothing_for_two_leases_is_reported() {
     let mut core = Core::start(Files::default(), 1 << 30);
-    core.message(message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: of_two(ShardPhase::Recovering),
+    });
     assert_eq!(pass(&mut core, LEASE_STEPS * 2 - 2, true).1, []);
     let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
     assert_eq!(pass(&mut core, 4, true).1, [unanswered], "it answers pings, but that does not help the shard");
@@ -87,7 +90,10 @@ fn a_member_that_does_nothing_for_two_leases_is_reported() {
 #[test]
 fn who_was_stopped_itself_reports_nobody() {
     let mut core = Core::start(Files::default(), 1 << 30);
-    core.message(message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: of_two(ShardPhase::Recovering),
+    });
     pass(&mut core, LEASE_STEPS, true);
     core.tick(STEP_MILLIS * u64::from(LEASE_STEPS) * 9);
     assert_eq!(pass(&mut core, LEASE_STEPS, true).1, []);
@@ -100,7 +106,7 @@ fn a_witness_that_answers_no_ping_for_two_leases_is_reported() {
     configuration.faults = 1;
     configuration.shards[0].witnesses = vec![NodeId(2)];
     configuration.shards[0].list = ListVersion(2);
-    core.message(message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
     assert_eq!(pass(&mut core, LEASE_STEPS * 4, true).1, []);
     let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
     assert_eq!(pass(&mut core, LEASE_STEPS * 3, false).1, [unanswered]);
@@ -113,7 +119,7 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     let mut configuration = of_two(ShardPhase::Recovering);
     configuration.shards[0].epoch = Epoch(2);
     configuration.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
     let (shard, epoch) = (SHARD, Epoch(2));
     let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
     assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
@@ -128,13 +134,19 @@ fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says
         [(3, 1, ShardPhase::Recovering), (4, 1, ShardPhase::Serving), (5, 0, ShardPhase::Serving)]
     {
         let mut core = Core::start(files.clone(), 1 << 30);
-        core.message(message::ConfigurationIs { configuration: configuration(version, epoch, phase) });
+        core.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(version, epoch, phase),
+        });
         let report = Report::PromisedBefore { shard: SHARD, epoch: Epoch(epoch), promised: Epoch(1) };
         assert_eq!(pass(&mut core, 4, true).1, [report], "{phase:?}");
         let status = core.node.status(core.now).replicas;
         assert!(!status[0].primary && status[0].state.contains("K0430"), "{status:?}");
         // A later epoch it begins, and complains no more.
-        core.message(message::ConfigurationIs { configuration: configuration(9, 2, ShardPhase::Recovering) });
+        core.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(9, 2, ShardPhase::Recovering),
+        });
         let reports = pass(&mut core, 4, true).1;
         assert!(!reports.iter().any(|report| matches!(report, Report::PromisedBefore { .. })), "{reports:?}");
         assert!(core.node.status(core.now).replicas[0].primary);
@@ -146,7 +158,10 @@ fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says
 fn a_configuration_that_names_an_earlier_process_is_no_reason_to_complain() {
     let files = Core::serving().shell.files;
     let mut core = Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation(2));
-    core.message(message::ConfigurationIs { configuration: configuration(3, 1, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(3, 1, ShardPhase::Serving),
+    });
     assert_eq!(pass(&mut core, 4, true).1, []);
 }
 
@@ -162,7 +177,10 @@ fn who_asked_for_a_newer_configuration_is_told_when_there_is_one_and_once() {
     assert_eq!(said::<AnyMessage>(&core).count(), 0, "there is nothing newer");
     for (version, expected) in [(3, vec![waits]), (4, vec![])] {
         core.shell.sent.clear();
-        core.message(message::ConfigurationIs { configuration: configuration(version, 1, ShardPhase::Serving) });
+        core.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(version, 1, ShardPhase::Serving),
+        });
         let is_it = |told: &message::ConfigurationIs| told.configuration.version.0 == version;
         let told: Vec<_> = said(&core).filter(|(_, message)| is_it(message)).map(|(to, _)| to).collect();
         assert_eq!(told, expected);

@@ -103,7 +103,10 @@ fn with_ledger(version: u64, epoch: u32, phase: ShardPhase) -> Configuration {
 #[test]
 fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
     let mut core = Core::serving();
-    core.message(message::ConfigurationIs { configuration: with_ledger(11, 1, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: with_ledger(11, 1, ShardPhase::Serving),
+    });
     let names = [(TABLE, &b"{u}a"[..]), (TABLE, &b"{u}b"[..]), (LEDGER, &b"{u}a"[..])];
     let ask = |core: &mut Core, client: u64, delta: i64| {
         let results = (1..).zip(names).map(|(sequence, (table, key))| {
@@ -122,11 +125,14 @@ fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
     let mut promoted = with_ledger(12, 2, ShardPhase::Recovering);
     promoted.shards[0].recover_from = vec![NodeId(1)];
     promoted.shards[0].witnesses = vec![NodeId(2)];
-    core.message(message::ConfigurationIs { configuration: promoted });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: promoted });
     core.heartbeat_answered();
     core.epoch = Epoch(2);
     core.witness_holds(2, &[]);
-    core.message(message::ConfigurationIs { configuration: with_ledger(13, 2, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: with_ledger(13, 2, ShardPhase::Serving),
+    });
     assert_eq!(ask(&mut core, 4, 5), first);
     assert_eq!(ask(&mut core, 5, 6), vec![vec![7]; 3]);
 }
@@ -149,14 +155,17 @@ fn restart(core: Core) -> Core {
     let mut promoted = configuration(3, 2, ShardPhase::Recovering);
     promoted.shards[0].recover_from = vec![NodeId(1)];
     promoted.shards[0].witnesses = vec![NodeId(2)];
-    core.message(message::ConfigurationIs { configuration: promoted });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: promoted });
     core.heartbeat_answered();
     core.epoch = Epoch(2);
     core
 }
 
 fn serve(core: &mut Core) {
-    core.message(message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(4, 2, ShardPhase::Serving),
+    });
 }
 
 #[test]
@@ -196,12 +205,18 @@ fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
     result_of(core.update((1, 1), 1, &put(b"k", b"v")));
     let mut core = Core::start(core.shell.files, 1 << 30);
     // The configuration still calls this node the serving primary: of an earlier process.
-    core.message(message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(2, 1, ShardPhase::Serving),
+    });
     core.heartbeat_answered();
     assert_eq!(core.get(b"k"), Some(Heard::ReadRefused));
     assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
     // Nor does it begin the same epoch again (decision 0005).
-    core.message(message::ConfigurationIs { configuration: configuration(5, 1, ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(5, 1, ShardPhase::Recovering),
+    });
     assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
 }
 
@@ -289,7 +304,11 @@ fn the_coordinator_s_word_is_the_coordinator_s_only() {
         alive: Vec::new(),
         view: kasha_types::ViewNumber(1),
     };
-    for message in [Orders::from(message::ConfigurationIs { configuration: later }), answer.into(), verdict.into()] {
+    for message in [
+        Orders::from(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: later }),
+        answer.into(),
+        verdict.into(),
+    ] {
         core.shell.sent.clear();
         core.message_from(CONN, message);
         assert!(core.said_goodbye());

@@ -282,7 +282,8 @@ fn promote_behind_the_back_of_node_1(cluster: &mut Cluster) {
     shard.recover_from = vec![NodeId(1), NodeId(2), NodeId(3)];
     for node in [2, 3] {
         let configuration = next.clone();
-        cluster.on(node, |core| core.message(message::ConfigurationIs { configuration }));
+        cluster
+            .on(node, |core| core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration }));
     }
     cluster.on_the_way.retain(|carried| carried.from != NodeId(1) || carried.kind == Kind::Append);
 }
@@ -477,7 +478,12 @@ fn c3_a_suspect_of_a_table_that_is_not_known_yet_is_not_dropped() {
     with_table.version = with_table.version.next();
     add_table(&mut with_table, table);
     for node in [2, 3] {
-        cluster.on(node, |core| core.message(message::ConfigurationIs { configuration: with_table.clone() }));
+        cluster.on(node, |core| {
+            core.message(message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                configuration: with_table.clone(),
+            })
+        });
     }
     let body = Core::body_with((7, 1), 1, None, &put(b"k", b"v"), |head| head.table = table);
     record_refused(&mut cluster, &body);
@@ -538,10 +544,13 @@ fn r4_6_of_a_client_that_came_back_before_the_floor_was_synced_both_primaries_kn
 #[test]
 fn r6_2_a_list_that_closes_as_service_begins_is_refused() {
     let mut core = Core::start(Files::default(), 1 << 30);
-    core.message(message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        configuration: configuration(1, 1, ShardPhase::Recovering),
+    });
     let mut closing = configuration(2, 1, ShardPhase::Serving);
     closing.shards[0].closing = true;
-    core.message(message::ConfigurationIs { configuration: closing });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: closing });
     core.heartbeat_answered();
     let body = Core::body((1, 1), 1, None, &put(b"k", b"v"));
     let envelope =

@@ -36,7 +36,7 @@ fn start(files: Files, starts: u32) -> Core {
 }
 
 fn obey(core: &mut Core, configuration: Configuration) {
-    core.message(message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
 }
 
 /// A witness in service, which holds one request.

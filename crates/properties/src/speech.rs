@@ -250,6 +250,7 @@ impl Scene {
                     reports: self.many(u, |u| self.report(u))?,
                     knows: self.knowledge(u)?,
                     control: None,
+                    levels: kasha_wire::Levels::OURS,
                 }
                 .into()
             }

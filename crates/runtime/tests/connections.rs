@@ -143,7 +143,7 @@ fn handshakes_that_do_not_fit_are_told_why() {
     for (first, why) in cases {
         let mut client = Raw::connect(server.address);
         client.0.write_all(&first).unwrap();
-        let is_frame = first[10] == kasha_wire::WIRE_VERSION.0;
+        let is_frame = first[10] == WireVersion::HANDSHAKE.0;
         let reason = if is_frame { client.goodbye() } else { client.text() };
         assert!(reason.contains(why), "{reason:?} tells of {why:?}");
     }

@@ -127,7 +127,7 @@ impl ConfigurationsGrow {
 
 impl Watch for ConfigurationsGrow {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
-        if let Some(ConfigurationIs { configuration }) = sent.message() {
+        if let Some(ConfigurationIs { configuration, .. }) = sent.message() {
             self.take(configuration);
         }
     }

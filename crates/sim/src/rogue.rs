@@ -122,7 +122,7 @@ impl Rogue {
         if let Ok(SessionOpened { client, lease_expiry, .. }) = Message::decode(payload) {
             self.granted.get_or_insert(Granted { client, lease_expiry });
         }
-        if let Ok(ConfigurationIs { configuration }) = Message::decode(payload) {
+        if let Ok(ConfigurationIs { configuration, .. }) = Message::decode(payload) {
             for info in &configuration.nodes {
                 for (core, &address) in (0..).zip(&info.cores) {
                     out.push(Effect::Route { to: Endpoint::Core(CoreId { node: info.node, core }), address });

@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::frame::{Kind, begin, end};
+    use crate::frame::{Kind, begin, end, restamp};
 
     fn stream(payloads: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -160,6 +160,7 @@ mod tests {
             out.extend_from_slice(payload);
             end(&mut out, start, &[]);
         }
+        restamp(&mut out, WireVersion::HANDSHAKE);
         out
     }
 

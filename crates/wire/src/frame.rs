@@ -132,12 +132,13 @@ impl FrameHeader {
         bytes.first_chunk().is_none_or(|&len| u32::from_le_bytes(len) as usize <= FRAME_BYTES_MAX)
     }
 
-    /// Reads the header of a frame of this crate's version. `None`: not yet 16 bytes.
+    /// Reads the header of a frame of this crate's version, or of the handshake's. `None`: not yet 16 bytes.
     ///
     /// # Errors
     /// If no acceptable frame begins here.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, FrameError> {
-        Self::parse_of(WIRE_VERSION, bytes)
+        let greets = bytes.get(VERSION_AT) == Some(&WireVersion::HANDSHAKE.0);
+        Self::parse_of(if greets { WireVersion::HANDSHAKE } else { WIRE_VERSION }, bytes)
     }
 
     /// Reads the header of a frame of this version. `None`: not yet 16 bytes.

@@ -41,4 +41,4 @@ pub use link::Message;
 pub use message::AnyMessage;
 pub use operation::{Read, Update};
 pub use outcome::{Outcome, OutcomeCode};
-pub use version::{WIRE_VERSION, WireVersion, WireVersions};
+pub use version::{Later, Level, Levels, WIRE_VERSION, WireVersion, WireVersions};

@@ -5,7 +5,7 @@
 //! in a set.
 
 use crate::codec::{DecodeError, Reader, Wire};
-use crate::frame::{self, Kind};
+use crate::frame::{self, FRAME_HEADER_BYTES, Kind};
 use crate::message::*;
 use crate::version::WireVersion;
 
@@ -41,11 +41,12 @@ pub trait Message: Wire {
         if Self::is_in(kind, payload) { Self::decode(payload).ok() } else { None }
     }
 
-    /// Appends a whole frame.
+    /// Appends a whole frame: of the handshake's version, if it greets.
     fn encode(&self, out: &mut Vec<u8>) {
         let begins = out.len();
         crate::hot::encode_small(Kind::Message, self, out);
-        if const { Self::CARRIED & !Handshake::CARRIED == 0 } {
+        let number = out[begins + FRAME_HEADER_BYTES];
+        if Hello::carries(number) || Welcome::carries(number) {
             frame::restamp(&mut out[begins..], WireVersion::HANDSHAKE);
         }
     }
@@ -130,7 +131,8 @@ carries! {
 
     /// Clients, operators and cores to the coordinator.
     ToCoordinator {
-        Handshake, GetConfiguration, OpenSession, RenewLease, TableRequest, GiveUp, Heartbeat, LeaseQuery, Grouped,
+        Handshake, GetConfiguration, OpenSession, RenewLease, TableRequest, GiveUp, Administer, Heartbeat, LeaseQuery,
+        Grouped,
     }
 
     /// The coordinator to a client.
@@ -139,7 +141,7 @@ carries! {
     ToClient { ConfigurationIs, ToSession, StatusIs, TurnsAre, TimeIs, NotLeader }
 
     /// The coordinator to an operator.
-    ToOperator { GivenUp, NotLeader, Goodbye }
+    ToOperator { GivenUp, Administered, NotLeader, Goodbye }
 
     /// The coordinator to a node: time and terms. No other word counts, since they could not be taken back (F2).
     Orders { ConfigurationIs, HeartbeatAnswer, LeaseVerdict }

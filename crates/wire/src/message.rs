@@ -17,15 +17,27 @@ use kasha_types::{
 use crate::codec::Bytes;
 use crate::link::{Message, carries, unexpected};
 use crate::status::{CoreStatus, LoopTurns, LoopUsage};
-use crate::version::{WireVersion, WireVersions};
+use crate::version::{Level, Levels, WireVersion, WireVersions};
 use crate::{Configuration, DecodeError, GroupMember, Kind, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
 pub use crate::word::{BehindWhat, Told, WordOf};
 
+/// The level of a row.
+macro_rules! level {
+    () => {
+        Level::FIRST
+    };
+    ($level:literal) => {
+        Level($level)
+    };
+}
+
 /// Makes a struct of each row, and the enum of all of them.
 macro_rules! messages {
-    ($($(#[$doc:meta])* $name:ident = $number:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident = $number:literal $(since $level:literal)? {
+        $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)?
+    }),* $(,)?) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +67,10 @@ macro_rules! messages {
 
         /// Names and numbers of all messages, in order.
         pub const TABLE: &[(&str, u8)] = &[$((stringify!($name), $number)),*];
+
+        /// The level that each message needs (R7.6), in the same order: the first one, unless its row says `since` another. Nobody sends
+        /// a message to a cluster that is at a lower level.
+        pub const LEVELS: &[Level] = &[$(level!($($level)?)),*];
 
         carries! {
             /// Any message. For traces, checkers and tests, which see every link: a machine decodes only its own.
@@ -118,6 +134,8 @@ macro_rules! message_table {
             ConfigurationIs = 9 {
                 /// The whole configuration, in the version that the sender obeys.
                 configuration: Configuration,
+                /// The level of the cluster: nobody says or writes what needs a higher one.
+                level: Level,
             },
             /// Client to coordinator: a client id and a lease. Safe to repeat: an unused id costs nothing.
             OpenSession = 10 {
@@ -243,6 +261,8 @@ macro_rules! message_table {
                 knows: Knowledge,
                 /// Where its process can host a member of the group of coordinators; `None`: nowhere.
                 control: Option<SocketAddr>,
+                /// The levels that its process can work at.
+                levels: Levels,
             },
             /// Coordinator to core: answer to `Heartbeat`.
             HeartbeatAnswer = 25 {
@@ -509,6 +529,8 @@ macro_rules! message_table {
                 /// The identity of the folder of `to`, if the sender knows it; 0: it does not. A process with this folder that is no member as
                 /// yet becomes one.
                 folder: u32,
+                /// The levels that the process of the sender can work at.
+                levels: Levels,
                 /// A message of the log that the group replicates.
                 message: Bytes,
             },
@@ -520,6 +542,21 @@ macro_rules! message_table {
                 leader: Option<MemberId>,
                 /// All members.
                 group: Vec<GroupMember>,
+            },
+            /// Operator to coordinator: something is to become so. The same order may be given again at any time: it says what is to be, and
+            /// the answer says whether it is.
+            Administer = 50 {
+                /// A number that the operator's program chooses; `Administered` repeats it.
+                nonce: u64,
+                /// What is to become so.
+                order: AdminOrder,
+            },
+            /// Coordinator to operator: answer to `Administer`.
+            Administered = 51 {
+                /// The number of the request.
+                nonce: u64,
+                /// Whether it is so.
+                outcome: AdminOutcome,
             },
         }
     };
@@ -533,6 +570,32 @@ pub enum TableCommand {
     Create(String),
     /// Drop the table of this name, with all keys in it.
     Drop(String),
+}
+
+/// What an operator wants of the coordinator's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminOrder {
+    /// The process of this node hosts a member of the group.
+    AddMember(NodeId),
+    /// The process of this node hosts no member.
+    RemoveMember(NodeId),
+    /// The member in the process of this node leads.
+    Lead(NodeId),
+    /// The group has so many members: an odd number.
+    GroupOf(u8),
+    /// The cluster works at the highest level that all of its processes can work at.
+    Finalize,
+}
+
+/// Whether what an operator wants is so. The text is for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminOutcome {
+    /// It is so.
+    Done(String),
+    /// Not yet. The coordinator sees to it: what it waits for.
+    Later(String),
+    /// It will not become so: why, and what to do. Nothing was changed.
+    Refused(String),
 }
 
 /// What a table request has changed.
@@ -656,6 +719,56 @@ impl Wire for TableCommand {
             0 => Ok(Self::Create(from.take()?)),
             1 => Ok(Self::Drop(from.take()?)),
             _ => Err(DecodeError::Invalid("a table command")),
+        }
+    }
+}
+
+impl Wire for AdminOrder {
+    fn put(&self, out: &mut Vec<u8>) {
+        let tag: u8 = match self {
+            Self::AddMember(_) => 0,
+            Self::RemoveMember(_) => 1,
+            Self::Lead(_) => 2,
+            Self::GroupOf(_) => 3,
+            Self::Finalize => 4,
+        };
+        tag.put(out);
+        match self {
+            Self::AddMember(node) | Self::RemoveMember(node) | Self::Lead(node) => node.put(out),
+            Self::GroupOf(members) => members.put(out),
+            Self::Finalize => {}
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            0 => Self::AddMember(from.take()?),
+            1 => Self::RemoveMember(from.take()?),
+            2 => Self::Lead(from.take()?),
+            3 => Self::GroupOf(from.take()?),
+            4 => Self::Finalize,
+            _ => return Err(DecodeError::Invalid("an operator's order")),
+        })
+    }
+}
+
+impl Wire for AdminOutcome {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (tag, text) = match self {
+            Self::Done(text) => (0u8, text),
+            Self::Later(text) => (1, text),
+            Self::Refused(text) => (2, text),
+        };
+        tag.put(out);
+        text.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag: u8 = from.take()?;
+        let text = from.take()?;
+        match tag {
+            0 => Ok(Self::Done(text)),
+            1 => Ok(Self::Later(text)),
+            2 => Ok(Self::Refused(text)),
+            _ => Err(DecodeError::Invalid("the outcome of an operator's order")),
         }
     }
 }

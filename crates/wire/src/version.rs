@@ -14,7 +14,7 @@ use crate::{DecodeError, Reader, Wire};
 pub struct WireVersion(pub u8);
 
 /// The version that this crate's layouts are of.
-pub const WIRE_VERSION: WireVersion = WireVersion(11);
+pub const WIRE_VERSION: WireVersion = WireVersion(12);
 
 impl WireVersion {
     /// The version of a `Hello`, of the answer to it, and of a `Goodbye` that comes before any agreement.
@@ -98,6 +98,120 @@ impl Wire for WireVersions {
     }
 }
 
+/// A level: which messages, fields, commands, log entries and formats of files may be used (R7.6).
+///
+/// Wire versions say how two programs talk; the level says what all processes of a cluster may say and write. It is committed, and rises
+/// when an operator says so and every process can. So nothing is said, or written into a file, that a process of the cluster cannot read, and
+/// until the level rises an older program can take the place of a newer one.
+///
+/// A later level only adds: messages and fields ([`Later`]), commands, entries, formats. Each says in its row which level it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(pub u16);
+
+impl Level {
+    /// The level of everything that names no other one.
+    pub const FIRST: Self = Self(1);
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "level {}", self.0)
+    }
+}
+
+impl Wire for Level {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(from.take()?))
+    }
+}
+
+/// The levels that a program can work at: all from the least to the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    least: Level,
+    latest: Level,
+}
+
+impl Levels {
+    /// Those of this crate.
+    pub const OURS: Self = Self { least: Level::FIRST, latest: Level::FIRST };
+
+    /// `None`: they are in the wrong order.
+    #[must_use]
+    pub const fn new(least: Level, latest: Level) -> Option<Self> {
+        if least.0 <= latest.0 { Some(Self { least, latest }) } else { None }
+    }
+
+    /// The highest of them.
+    #[must_use]
+    pub fn latest(self) -> Level {
+        self.latest
+    }
+
+    /// Whether this level is one of them.
+    #[must_use]
+    pub fn include(self, level: Level) -> bool {
+        self.least <= level && level <= self.latest
+    }
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self::OURS
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least == self.latest {
+            true => self.latest.fmt(f),
+            false => write!(f, "levels {} to {}", self.least.0, self.latest.0),
+        }
+    }
+}
+
+impl Wire for Levels {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.least.put(out);
+        self.latest.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::new(from.take()?, from.take()?).ok_or(DecodeError::Invalid("levels in the wrong order"))
+    }
+}
+
+/// The last field of a message, which the level `LEVEL` has added: below that level it is not there, and takes no byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later<const LEVEL: u16, T>(Option<T>);
+
+impl<const LEVEL: u16, T> Later<LEVEL, T> {
+    /// The field in a message of a cluster at this level.
+    #[must_use]
+    pub fn at(level: Level, value: T) -> Self {
+        Self((level.0 >= LEVEL).then_some(value))
+    }
+
+    /// Its value, if the sender's cluster has it.
+    #[must_use]
+    pub fn get(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+}
+
+impl<const LEVEL: u16, T: Wire> Wire for Later<LEVEL, T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        if let Some(value) = &self.0 {
+            value.put(out);
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        if from.rest().is_empty() { Ok(Self(None)) } else { from.take().map(|value| Self(Some(value))) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +233,36 @@ mod tests {
             assert_eq!(other.agreed_with(one), agreed.map(WireVersion), "{other} and {one}");
         }
         assert_eq!(WireVersions::new(WireVersion(12), WireVersion(11)), None);
+    }
+
+    #[test]
+    fn r7_6_a_field_of_a_later_level_takes_no_byte_below_it() {
+        type Field = Later<2, u32>;
+        let put = |field: &Field| {
+            let mut bytes = Vec::new();
+            field.put(&mut bytes);
+            bytes
+        };
+        let (before, since) = (Field::at(Level(1), 7), Field::at(Level(2), 7));
+        assert_eq!((before.get(), since.get()), (None, Some(&7)));
+        assert_eq!((put(&before).len(), put(&since).len()), (0, 4));
+        for field in [before, since] {
+            assert_eq!(Reader::new(&put(&field)).take::<Field>(), Ok(field));
+        }
+        assert!(Reader::new(&[7, 0]).take::<Field>().is_err(), "a part of it");
+    }
+
+    #[test]
+    fn r7_6_a_program_works_at_the_levels_that_it_says() {
+        let levels = Levels::new(Level(2), Level(4)).expect("in order");
+        assert!([2, 3, 4].into_iter().all(|level| levels.include(Level(level))));
+        assert!([1, 5].into_iter().all(|level| !levels.include(Level(level))));
+        assert_eq!(Levels::new(Level(2), Level(1)), None);
+        assert_eq!((levels.to_string(), Levels::OURS.to_string()), ("levels 2 to 4".into(), "level 1".into()));
+        let mut bytes = Vec::new();
+        levels.put(&mut bytes);
+        assert_eq!(Reader::new(&bytes).take(), Ok(levels));
+        bytes.swap(0, 2);
+        assert!(Reader::new(&bytes).take::<Levels>().is_err());
     }
 }

@@ -6,12 +6,12 @@ use crate::common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
-use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
+use kasha_wire::message::{AdminOrder, AdminOutcome, AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
 use kasha_wire::operation::{Answer, Check, Condition};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CleanerState, Memory};
 use kasha_wire::{
-    Durability, MemberState, Message, OutcomeCode, Read, Reader, RecordedVerdict, Refusal, ShardPhase, Update,
+    Durability, Level, MemberState, Message, OutcomeCode, Read, Reader, RecordedVerdict, Refusal, ShardPhase, Update,
     WIRE_VERSION, Wire, WireVersion,
 };
 
@@ -159,7 +159,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 34);
+    assert_eq!(rows.len(), 35);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }
@@ -182,6 +182,8 @@ fn all_choices() {
         Refusal,
         TableCommand,
         TableOutcome,
+        AdminOrder,
+        AdminOutcome,
         Report,
         AttachAt,
         Told,
@@ -236,6 +238,7 @@ fn sizes_of_ids() {
         NodeId,
         ShardId,
         Slot,
+        Level,
         Epoch,
         TableId,
         SegmentId,

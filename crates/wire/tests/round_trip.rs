@@ -12,8 +12,8 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
 use kasha_wire::message::{
-    AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
-    TableOutcome, Told, WordOf,
+    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report,
+    ShardKnowledge, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::status::{

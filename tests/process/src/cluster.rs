@@ -22,13 +22,25 @@ pub struct Cluster {
     port: u16,
     lease: &'static str,
     shards: u16,
+    /// Whether the coordinator is one member, in the process of node 1; else it is the default group.
+    is_alone: bool,
 }
 
 impl Cluster {
     /// A cluster of which no process runs yet.
     #[must_use]
     pub fn new(name: &str, lease: &'static str, shards: u16) -> Self {
-        Self { nodes: BTreeMap::new(), folder: Folder::new(name), port: free_ports(NODES + 2), lease, shards }
+        let (folder, port) = (Folder::new(name), free_ports(NODES + 2));
+        Self { nodes: BTreeMap::new(), folder, port, lease, shards, is_alone: false }
+    }
+
+    /// Like [`Self::start`], with a coordinator of one member: all of its memory is in the folder of node 1.
+    #[must_use]
+    pub fn start_alone(name: &str, lease: &'static str, shards: u16) -> Self {
+        let mut cluster = Self { is_alone: true, ..Self::new(name, lease, shards) };
+        cluster.start_all();
+        cluster.wait_until_healthy();
+        cluster
     }
 
     /// Starts all three servers, and waits until the cluster is healthy.
@@ -98,12 +110,13 @@ impl Cluster {
         let path = self.folder.path().join(format!("node-{node}.toml"));
         let text = format!(
             "node = {node}\ndata = {:?}\nlisten = [\"{}\"]\ncoordinator = \"{}\"\nhost_coordinator = true\nnodes = {NODES}\n\
-             shards = {}\nmemory_mib = 64\nlease = \"{}\"\nfaults = 1\ndurability = \"replicated\"\n",
+             shards = {}\nmemory_mib = 64\nlease = \"{}\"\nfaults = 1\ndurability = \"replicated\"\n{}",
             self.data(node),
             local(self.port_of(node)),
             local(self.port),
             self.shards,
-            self.lease
+            self.lease,
+            if self.is_alone { "group = 1\n" } else { "" }
         );
         std::fs::write(&path, text).expect("a configuration");
         command(&["server", "--config", path.to_str().expect("text")])

@@ -62,7 +62,7 @@ impl Cluster {
         let mut words = vec!["server", "--node", &node, "--data", data.to_str().expect("text")];
         words.extend(["--coordinator", &coordinator, "--memory-mib", "64"]);
         if host == self.hub {
-            words.extend(["--host-coordinator", "--nodes", "3", "--shards", "6"]);
+            words.extend(["--host-coordinator", "--nodes", "3", "--shards", "6", "--group", "1"]);
         }
         if host < NODES {
             words.extend(["--listen", &listen]);

@@ -6,8 +6,9 @@ use std::fs;
 
 use kasha_client::{Client, Table};
 use kasha_process_tests::apart::block_on;
+use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::place::{Folder, free_ports, local};
-use kasha_process_tests::process::{Process, command, health, list, run};
+use kasha_process_tests::process::{Process, cli, command, health, list, run};
 use kasha_process_tests::{PATIENCE, patient, wait_for};
 use serde_json::Value as Json;
 
@@ -183,4 +184,24 @@ fn who_is_told_to_begin_a_cluster_that_there_is_joins_it() {
     group.nodes.remove(&1).expect("it runs").fails_saying(&["K0502"]);
     group.wait_until_well();
     block_on(all_is_there(&group, 3));
+}
+
+/// Each node was given the address of one member, which is gone. A node that starts knows the others by its folder.
+#[test]
+fn by_default_any_node_may_be_lost_and_others_start_without_it() {
+    let mut cluster = Cluster::start("group-default", "1s", NODES);
+    let status = |cluster: &Cluster| -> Result<Json, String> {
+        let output = run(&["status", "--json", "--address", &cluster.addresses().join(",")]);
+        serde_json::from_slice(&output.stdout).map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(list(&status(&cluster).unwrap()["group"]).len(), 3);
+    cluster.kill(1);
+    wait_for("others that serve", || {
+        let status = status(&cluster)?;
+        if status["well"] == true { Ok(()) } else { Err(status["summary"].to_string()) }
+    });
+    cluster.kill(2);
+    cluster.start_node(2);
+    wait_for("two nodes of three", || health(&status(&cluster)?, 2));
+    assert_eq!(cli(cluster.port_of(3), &["incr", "count"]).status.code(), Some(0));
 }

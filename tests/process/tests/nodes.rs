@@ -91,7 +91,7 @@ fn a_coordinator_of_its_own_is_killed_and_every_shard_goes_on() {
     let (folder, port) = (Folder::new("own-coordinator"), free_ports(4));
     let data = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
     let address = |node: u16| local(port + node).to_string();
-    let hosting = ["--host-coordinator", "--nodes", "3", "--lease", "1s"];
+    let hosting = ["--host-coordinator", "--nodes", "3", "--group", "1", "--lease", "1s"];
     let coordinator = || {
         let own = data("coordinator");
         let arguments = ["server", "--node", "9", "--data", &own, "--coordinator", &address(0)];
@@ -131,12 +131,13 @@ fn a_new_shell_looks_at_a_cluster_whose_coordinator_is_gone() {
     let mut cluster = Cluster::start("looking", "1s", SHARDS);
     cluster.cli(&["put", "key", "7"]);
     cluster.kill(1);
+    cluster.kill(3);
     let output = run(&["status", "--json", "--address", &cluster.addresses().join(",")]);
     assert_eq!(output.status.code(), Some(3), "shards are ill: {}", String::from_utf8_lossy(&output.stderr));
     let seen: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["coordinator_reachable"], false);
     assert_eq!(list(&seen["shards"]).len(), usize::from(SHARDS));
-    assert!(list(&seen["cores"]).len() >= 2, "the nodes that run tell how they are");
+    assert!(!list(&seen["cores"]).is_empty(), "the node that runs tells how it is");
 }
 
 #[test]
@@ -144,11 +145,13 @@ fn an_update_that_cannot_get_through_is_told_as_such() {
     let mut cluster = Cluster::start("told", "1s", SHARDS);
     cluster.cli(&["put", "key", "7"]);
     cluster.kill(1);
+    cluster.kill(3);
     let output = cli(cluster.port_of(2), &["--json", "--deadline", "2s", "incr", "key"]);
     assert_eq!(output.status.code(), Some(1));
     let told: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert!(told["outcome"] == "not executed" || told["outcome"] == "unknown", "{told}");
     cluster.start_node(1);
+    cluster.start_node(3);
     cluster.wait_until_healthy();
     let value: i64 = cluster.cli(&["get", "key"]).parse().unwrap();
     assert!(value == 7 || (value == 8 && told["outcome"] == "unknown"), "{value}, and {told}");

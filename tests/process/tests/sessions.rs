@@ -18,7 +18,8 @@ fn server(folder: &Folder, port: u16, node: u16) -> Process {
     let data = folder.path().join(format!("node-{node}")).into_os_string().into_string().unwrap();
     let (number, listen, coordinator) = (node.to_string(), local(port + node).to_string(), local(port).to_string());
     let words = ["server", "--node", &number, "--data", &data, "--listen", &listen, "--coordinator", &coordinator];
-    let hosts: &[&str] = if node == 1 { &["--host-coordinator", "--nodes", "5", "--shards", "5"] } else { &[] };
+    let hosts: &[&str] =
+        if node == 1 { &["--host-coordinator", "--nodes", "5", "--shards", "5", "--group", "1"] } else { &[] };
     let rest = ["--memory-mib", "64", "--lease", "1s"];
     let mut process = Process::spawn(command(&[&words[..], &rest, hosts].concat()));
     process.wait_until_it_says(&format!("node-{node} listens at"));

@@ -39,7 +39,7 @@ impl Silence {
     pub(super) fn note_unreachable(&mut self, core: CoreId) {
         self.note_absent(core);
         if let Some(time) = self.times.get_mut(&core) {
-            time.doublings = 0;
+            time.end_silence();
         }
     }
 
@@ -106,6 +106,8 @@ struct AnswerTime {
     slowest: [Duration; 2],
     round_ends: Tick,
     doublings: u32,
+    /// An attempt has waited for that long in vain, whatever was usual before; nothing outside a silence.
+    waited: Duration,
     /// A time-out before this moment is of the same silence as the last one.
     doubled_until: Tick,
 }
@@ -119,6 +121,7 @@ impl AnswerTime {
             slowest: [first; 2],
             round_ends: now.after(first),
             doublings: 0,
+            waited: Duration::ZERO,
             doubled_until: Tick(0),
         }
     }
@@ -131,7 +134,7 @@ impl AnswerTime {
     fn note(&mut self, took: Duration, now: Tick) {
         // Longer than that is no time of a server: this process stood still, or its machine.
         let took = took.min(limits::ANSWER_TIME_MAX);
-        self.doublings = 0;
+        self.end_silence();
         self.slowest[0] = self.slowest[0].max(took);
         if now < self.round_ends {
             return;
@@ -143,11 +146,16 @@ impl AnswerTime {
         self.round_ends = now.after(self.smoothed);
     }
 
+    fn end_silence(&mut self) {
+        (self.doublings, self.waited) = (0, Duration::ZERO);
+    }
+
     /// Many requests time out together, and are one reason to wait twice as long.
     fn note_timeout(&mut self, floor: Duration, now: Tick) {
         if now >= self.doubled_until {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
-            self.doubled_until = now.after(self.doubled(0).max(floor));
+            self.waited = floor;
+            self.doubled_until = now.after(self.doubled(0));
         }
     }
 
@@ -159,9 +167,10 @@ impl AnswerTime {
     }
 
     /// The same, doubled for each time-out of the core or of the call, whichever are more. Doubling alone comes to no more
-    /// than the longest waiting time of an attempt.
+    /// than the longest waiting time of an attempt. What a core took before it was silent may be far below what an attempt waits at least;
+    /// doubled from there, the time would never come to what a core takes that has become slow, and nothing would be a sample again.
     fn doubled(&self, silent: u32) -> Duration {
-        let usual = self.usual();
+        let usual = self.usual().max(self.waited);
         let doublings = self.doublings.max(silent.min(DOUBLINGS_MAX));
         (usual * (1 << doublings)).min(limits::ATTEMPT_TIMEOUT_MAX).max(usual)
     }
@@ -255,6 +264,24 @@ mod tests {
         );
         answered(&mut silence, &mut now, millis(80), 1);
         assert!(silence.usual(CORE, 0) >= millis(160), "{:?}", silence.usual(CORE, 0));
+    }
+
+    #[test]
+    fn a_core_that_was_fast_and_becomes_slow_is_soon_waited_for() {
+        let (mut silence, mut now) = (Silence::default(), Tick(0));
+        answered(&mut silence, &mut now, Duration::from_micros(200), 1000);
+        assert!(silence.usual(CORE, 0) < millis(1));
+        silence.note_timeout(CORE, FLOOR, now.after(FLOOR));
+        assert_eq!(
+            silence.usual(CORE, 0),
+            FLOOR * 2,
+            "what is sent now is a sample, if the core takes no longer than that"
+        );
+        now = now.after(FLOOR * 4);
+        silence.note_timeout(CORE, FLOOR, now);
+        assert_eq!(silence.usual(CORE, 0), FLOOR * 4);
+        answered(&mut silence, &mut now, Duration::from_micros(200), 1);
+        assert!(silence.usual(CORE, 0) < millis(1), "the silence is over");
     }
 
     /// This process, or its machine, stood still for a minute.

@@ -143,7 +143,10 @@ impl Net {
     }
 
     pub(crate) fn give_configuration(&mut self, from: Endpoint) {
-        self.message(from, &message::ConfigurationIs { configuration: self.configuration.clone() });
+        self.message(
+            from,
+            &message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: self.configuration.clone() },
+        );
     }
 
     pub(crate) fn turn(&mut self) {

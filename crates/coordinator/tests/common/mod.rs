@@ -363,7 +363,7 @@ impl World {
     /// Delivers configurations to nodes; everything that was sent is remembered.
     pub fn deliver(&mut self) {
         for (to, message) in std::mem::take(&mut self.disk.sent) {
-            if let (Endpoint::Conn(ConnId(conn)), AnyMessage::ConfigurationIs(ConfigurationIs { configuration })) =
+            if let (Endpoint::Conn(ConnId(conn)), AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. })) =
                 (to, &message)
                 && conn < MEMBERS
             {
@@ -425,6 +425,7 @@ impl World {
             reports,
             knows: node.knowledge(core),
             control: None,
+            levels: kasha_wire::Levels::OURS,
         }
     }
 

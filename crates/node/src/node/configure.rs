@@ -35,7 +35,7 @@ impl Node {
         self.core.newest_table = self.core.newest_table.max(newest_table);
         let configuration = Rc::new(configuration);
         self.core.configuration = Some(Rc::clone(&configuration));
-        self.core.note_configuration(configuration.version, out);
+        self.core.note_configuration(&configuration, out);
         if known.is_none() {
             self.witnesses.on_first_configuration(&mut self.core, &configuration, out);
             for replica in self.replicas.values_mut() {

@@ -166,7 +166,8 @@ impl Node {
 
     fn on_order(&mut self, now: Tick, from: Endpoint, order: Orders, out: &mut Effects) {
         match order {
-            Orders::ConfigurationIs(ConfigurationIs { configuration }) => {
+            Orders::ConfigurationIs(ConfigurationIs { configuration, level }) => {
+                self.core.level = self.core.level.max(level);
                 self.on_configuration(now, configuration, out);
             }
             // What a leader that stood still has left in buffers does not count any more.

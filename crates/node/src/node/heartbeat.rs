@@ -14,7 +14,7 @@ impl Node {
     pub(crate) fn tell_configuration(&mut self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
             let configuration = (**configuration).clone();
-            send(to, &ConfigurationIs { configuration }, Gate::Now, out);
+            send(to, &ConfigurationIs { configuration, level: self.core.level }, Gate::Now, out);
         } else if let Endpoint::Conn(conn) = to {
             self.askers.wait(conn, have);
         }
@@ -25,7 +25,7 @@ impl Node {
         let Some(configuration) = self.core.configuration.as_ref().filter(|_| self.askers.is_telling()) else { return };
         let version = configuration.version;
         let mark = out.mark();
-        ConfigurationIs { configuration: (**configuration).clone() }.encode(out.arena());
+        ConfigurationIs { configuration: (**configuration).clone(), level: self.core.level }.encode(out.arena());
         let head = out.span_from(mark);
         for conn in self.askers.take(version, head.len as usize) {
             out.push(Effect::Send { to: Endpoint::Conn(conn), head, tail: None, gate: Gate::Now });
@@ -67,6 +67,7 @@ impl Node {
             reports: reports.clone(),
             knows: self.knowledge(),
             control: options.control,
+            levels: options.levels,
         };
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.
@@ -80,7 +81,7 @@ impl Node {
 impl Node {
     /// What the folder of this core knows.
     pub(crate) fn knowledge(&self) -> Knowledge {
-        let Told { configuration, clients_below, .. } = self.core.told;
+        let &Told { configuration, clients_below, .. } = &self.core.told;
         let mut shards: Vec<ShardKnowledge> = (self.replicas.values())
             .filter(|replica| replica.copy.exists)
             .map(|replica| ShardKnowledge {

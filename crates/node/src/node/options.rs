@@ -7,6 +7,7 @@ use kasha_log::Buffers;
 use kasha_machine::Trash;
 use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
+use kasha_wire::Levels;
 use kasha_witness::LoadError;
 
 /// Another design, or a part of this one left out, for benchmarks to compare with. No configuration of a server reaches any.
@@ -73,6 +74,8 @@ pub struct NodeOptions {
     pub addresses: Vec<SocketAddr>,
     /// Where this process can host a member of the group of coordinators; `None`: nowhere.
     pub control: Option<SocketAddr>,
+    /// The levels that this process can work at.
+    pub levels: Levels,
     /// Where the coordinator listens. `None`: the shell knows its name.
     pub coordinator: Option<SocketAddr>,
     /// Further addresses of members of the group of coordinators, as the process was started with them.
@@ -122,6 +125,7 @@ impl NodeOptions {
             boot: BootId(1),
             addresses,
             control: None,
+            levels: Levels::OURS,
             coordinator: coordinator.into(),
             seeds: Vec::new(),
             segment_bytes: limits::SEGMENT_BYTES,

@@ -94,7 +94,12 @@ impl Cluster {
         self.configuration.version = ConfigVersion(self.configuration.version.0 + 1);
         change(&mut self.configuration);
         let configuration = self.configuration.clone();
-        self.each(|core| core.message(message::ConfigurationIs { configuration: configuration.clone() }));
+        self.each(|core| {
+            core.message(message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                configuration: configuration.clone(),
+            })
+        });
     }
 
     /// The coordinator answers everybody's heartbeat.

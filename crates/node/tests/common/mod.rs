@@ -219,8 +219,14 @@ impl Core {
 
     pub fn serving_as(memory_max_bytes: u64, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let mut core = Self::start_with(Files::default(), memory_max_bytes, change);
-        core.message(message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
-        core.message(message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
+        core.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(1, 1, ShardPhase::Recovering),
+        });
+        core.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(2, 1, ShardPhase::Serving),
+        });
         core.heartbeat_answered();
         core
     }

@@ -207,7 +207,7 @@ mod tests {
             assert_eq!(Speech::of(&hello[..len]), None, "{len}");
         }
         hello[10] -= 1;
-        assert_eq!(Speech::of(&hello), Some(Speech::OtherVersion(WireVersion(WIRE_VERSION.0 - 1))));
+        assert_eq!(Speech::of(&hello), Some(Speech::OtherVersion(WireVersion(WireVersion::HANDSHAKE.0 - 1))));
         assert!(Speech::OtherVersion(WireVersion(1)).answer().starts_with("KASHA "));
     }
 }

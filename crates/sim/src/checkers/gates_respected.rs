@@ -342,7 +342,10 @@ mod tests {
     fn gates() -> GatesRespected {
         let configurations = Configurations::default();
         let mut grow = ConfigurationsGrow::new(configurations.clone());
-        let message = kasha_wire::message::ConfigurationIs { configuration: configuration(1, 1, 1) };
+        let message = kasha_wire::message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            configuration: configuration(1, 1, 1),
+        };
         let mut payload = Vec::new();
         kasha_wire::Wire::put(&message, &mut payload);
         let sent = Sent {

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
-    AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
-    TableOutcome, Told, WordOf,
+    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report,
+    ShardKnowledge, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, PendingTransaction, ReplicaStatus,
@@ -57,6 +57,7 @@ newtypes!(
     Incarnation,
     KeyHash,
     AttachId,
+    Level,
     ListVersion,
     MemberId,
     ViewNumber,
@@ -96,6 +97,16 @@ impl Sample for WireVersion {
 impl Sample for WireVersions {
     fn any() -> BoxedStrategy<Self> {
         let ordered = |(one, other): (WireVersion, WireVersion)| Self::new(one.min(other), one.max(other));
+        (any(), any()).prop_map(move |both| ordered(both).expect("in order")).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self::new(Sample::one(next), Sample::one(next)).expect("they ascend")
+    }
+}
+
+impl Sample for Levels {
+    fn any() -> BoxedStrategy<Self> {
+        let ordered = |(one, other): (Level, Level)| Self::new(one.min(other), one.max(other));
         (any(), any()).prop_map(move |both| ordered(both).expect("in order")).boxed()
     }
     fn one(next: &mut Count) -> Self {
@@ -259,6 +270,18 @@ variants! {
         Just(TableOutcome::NotFound) => TableOutcome::NotFound,
         super::any().prop_map(TableOutcome::Refused) => TableOutcome::Refused(Sample::one(next)),
     ]
+    AdminOrder: |next| [
+        super::any().prop_map(AdminOrder::AddMember) => AdminOrder::AddMember(Sample::one(next)),
+        super::any().prop_map(AdminOrder::RemoveMember) => AdminOrder::RemoveMember(Sample::one(next)),
+        super::any().prop_map(AdminOrder::Lead) => AdminOrder::Lead(Sample::one(next)),
+        super::any().prop_map(AdminOrder::GroupOf) => AdminOrder::GroupOf(Sample::one(next)),
+        Just(AdminOrder::Finalize) => AdminOrder::Finalize,
+    ]
+    AdminOutcome: |next| [
+        super::any().prop_map(AdminOutcome::Done) => AdminOutcome::Done(Sample::one(next)),
+        super::any().prop_map(AdminOutcome::Later) => AdminOutcome::Later(Sample::one(next)),
+        super::any().prop_map(AdminOutcome::Refused) => AdminOutcome::Refused(Sample::one(next)),
+    ]
     Told: |next| [
         super::any().prop_map(Told::Proposed) => Told::Proposed(Sample::one(next)),
         (super::any(), super::any(), super::any())
@@ -420,7 +443,7 @@ macro_rules! every_type {
             AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
+            TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };

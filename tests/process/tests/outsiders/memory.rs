@@ -56,7 +56,7 @@ fn serves(cluster: &Cluster, told: &BTreeMap<String, String>) {
 
 #[test]
 fn a_start_without_the_coordinators_files_is_refused_and_says_what_to_restore() {
-    let mut cluster = Cluster::start("memory-gone", LEASE, 3);
+    let mut cluster = Cluster::start_alone("memory-gone", LEASE, 3);
     let told = put_twelve(&cluster, "before");
     stop_all(&mut cluster);
     let (own, aside) = (coordinator_of(&cluster), cluster.folder().join("aside"));
@@ -79,7 +79,7 @@ fn a_start_without_the_coordinators_files_is_refused_and_says_what_to_restore() 
 /// know more than it does.
 #[test]
 fn a_coordinator_that_begins_anew_places_nothing_at_any_start() {
-    let mut cluster = Cluster::start("memory-anew", LEASE, 3);
+    let mut cluster = Cluster::start_alone("memory-anew", LEASE, 3);
     let told = put_twelve(&cluster, "before");
     stop_all(&mut cluster);
     let (own, aside) = (coordinator_of(&cluster), cluster.folder().join("aside"));
@@ -105,7 +105,8 @@ fn a_coordinator_that_begins_anew_places_nothing_at_any_start() {
 /// right one back finds everything.
 #[test]
 fn the_coordinators_folder_of_another_cluster_and_a_damaged_one_are_refused() {
-    let (mut cluster, mut other) = (Cluster::start("memory-own", LEASE, 3), Cluster::start("memory-foreign", LEASE, 3));
+    let (mut cluster, mut other) =
+        (Cluster::start_alone("memory-own", LEASE, 3), Cluster::start_alone("memory-foreign", LEASE, 3));
     let told = put_twelve(&cluster, "before");
     stop_all(&mut cluster);
     stop_all(&mut other);
@@ -132,7 +133,7 @@ fn the_coordinators_folder_of_another_cluster_and_a_damaged_one_are_refused() {
 /// The copy is from before a fail-over, and from before more keys: it would elect by what was true then.
 #[test]
 fn an_older_copy_of_the_coordinators_folder_decides_nothing() {
-    let mut cluster = Cluster::start("memory-older", LEASE, 3);
+    let mut cluster = Cluster::start_alone("memory-older", LEASE, 3);
     let mut told = put_twelve(&cluster, "before");
     let (own, older) = (coordinator_of(&cluster), cluster.folder().join("older"));
     copy(&own, &older);
@@ -166,7 +167,8 @@ fn an_older_copy_of_the_coordinators_folder_decides_nothing() {
 fn kasha_start_does_not_begin_anew_either() {
     let (folder, port) = (Folder::new("memory-start"), free_ports(4));
     let data = folder.path().join("d");
-    let words = ["start", "--data", data.to_str().unwrap(), "--port", &port.to_string(), "--memory-mib", "64"];
+    let words =
+        ["start", "--data", data.to_str().unwrap(), "--port", &port.to_string(), "--memory-mib", "64", "--group", "1"];
     let start = || Process::spawn(command(&words));
     let mut first = start();
     first.wait_until_it_says("ready");

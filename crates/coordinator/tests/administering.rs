@@ -1,0 +1,226 @@
+//! What an operator orders about the coordinator's group, and about the level.
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+
+use kasha_coordinator::CoordinatorOptions;
+use kasha_types::{MemberId, NodeId};
+use kasha_wire::message::{AdminOrder, AdminOutcome, Administer, Administered};
+use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
+
+use crate::common::{MemoryDisk, World};
+use crate::group::{Group, STRANGER, first_identity, process_options};
+
+impl Group {
+    fn leader(&self) -> usize {
+        let leaders = self.leaders();
+        assert_eq!(leaders.len(), 1, "{leaders:?}");
+        leaders[0]
+    }
+
+    /// Gives an order once. `None`: nobody has answered it.
+    fn order(&mut self, order: AdminOrder) -> Option<AdminOutcome> {
+        let (leader, now) = (self.leader(), self.now);
+        self.answers.clear();
+        self.member(leader).send_at(now, STRANGER, &Administer { nonce: 7, order });
+        self.settle();
+        self.run(100);
+        self.answers.drain(..).find_map(|(_, answer)| match answer {
+            AnyMessage::Administered(Administered { nonce: 7, outcome }) => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// Gives an order until it is done, as the operator's program does.
+    fn obey(&mut self, order: AdminOrder) -> String {
+        let mut last = None;
+        for _ in 0..200 {
+            match self.order(order) {
+                Some(AdminOutcome::Done(text)) => return text,
+                Some(AdminOutcome::Refused(why)) => panic!("{order:?} is refused: {why}"),
+                later => last = later.or(last),
+            }
+            while self.leaders().is_empty() {
+                self.run(10);
+            }
+        }
+        panic!("{order:?} is not done: {last:?}")
+    }
+
+    fn refuses(&mut self, order: AdminOrder) -> String {
+        match self.order(order) {
+            Some(AdminOutcome::Refused(why)) => why,
+            other => panic!("{order:?}: {other:?}"),
+        }
+    }
+
+    fn counting(&mut self) -> BTreeSet<u64> {
+        let leader = self.leader();
+        self.member(leader).coordinator.members().into_iter().map(|MemberId(id)| id).collect()
+    }
+
+    fn is_well(&mut self) -> bool {
+        let leader = self.leader();
+        self.config(leader).shards.iter().all(|shard| shard.phase == ShardPhase::Serving)
+    }
+}
+
+#[test]
+fn the_lead_goes_where_the_operator_wants_it() {
+    let mut group = Group::serving();
+    for index in [1, 2, 0, 1] {
+        let node = NodeId(index + 1);
+        group.obey(AdminOrder::Lead(node));
+        assert_eq!(group.leader(), usize::from(index));
+        assert_eq!(
+            group.order(AdminOrder::Lead(node)),
+            Some(AdminOutcome::Done(format!("the member of {node} leads")))
+        );
+    }
+    assert!(group.refuses(AdminOrder::Lead(NodeId(9))).contains("K0510"));
+    let silent = (group.leader() + 1) % 3;
+    group.kill(silent);
+    group.run(4_000);
+    assert!(group.refuses(AdminOrder::Lead(NodeId(silent as u16 + 1))).contains("says nothing"));
+    assert!(group.is_well());
+}
+
+#[test]
+fn r9_6_a_member_leaves_when_another_one_counts_in_its_place() {
+    let mut group = Group::serving_of(4);
+    for (removed, left) in [(3, BTreeSet::from([1, 2, 4])), (1, BTreeSet::new())] {
+        if left.is_empty() {
+            // Nobody can take the place of a second one: the folder of node 3 was a member's.
+            let why = group.refuses(AdminOrder::RemoveMember(NodeId(removed)));
+            assert!(why.contains("no other node") && why.contains("size 1"), "{why}");
+            continue;
+        }
+        let mut sizes = BTreeSet::new();
+        while !matches!(group.order(AdminOrder::RemoveMember(NodeId(removed))), Some(AdminOutcome::Done(_))) {
+            sizes.insert(group.counting().len());
+        }
+        assert!(sizes.iter().all(|size| [3, 4].contains(size)), "never less than three: {sizes:?}");
+        assert_eq!(group.counting(), left);
+    }
+    let why = group.refuses(AdminOrder::AddMember(NodeId(3)));
+    assert!(why.contains("becomes none again"), "{why}");
+    assert!(group.is_well());
+}
+
+#[test]
+fn the_leader_s_own_member_can_be_removed() {
+    let mut group = Group::serving_of(4);
+    let leader = group.leader();
+    group.obey(AdminOrder::RemoveMember(NodeId(leader as u16 + 1)));
+    assert_ne!(group.leader(), leader);
+    assert_eq!(group.counting().len(), 3);
+    assert!(!group.counting().contains(&(leader as u64 + 1)));
+    group.run(3_000);
+    assert!(group.is_well());
+}
+
+/// The leader dies after it has answered: whoever leads next knows what was ordered.
+#[test]
+fn what_was_ordered_outlives_the_leader() {
+    let mut group = Group::serving_of(4);
+    let leader = group.leader();
+    let removed = (0..3).find(|index| *index != leader).unwrap();
+    let outcome = group.order(AdminOrder::RemoveMember(NodeId(removed as u16 + 1)));
+    assert!(matches!(outcome, Some(AdminOutcome::Later(_))), "{outcome:?}");
+    group.kill(leader);
+    group.run(6_000);
+    group.start(leader);
+    group.run(6_000);
+    let counting = group.counting();
+    assert!(counting.len() == 3 && !counting.contains(&(removed as u64 + 1)), "{counting:?}");
+}
+
+#[test]
+fn the_group_grows_and_shrinks_by_two() {
+    let mut group = Group::serving_of(5);
+    let why = group.refuses(AdminOrder::GroupOf(4));
+    assert!(why.contains("odd"), "{why}");
+    assert!(group.refuses(AdminOrder::GroupOf(7)).contains("at most 5"));
+    group.obey(AdminOrder::AddMember(NodeId(5)));
+    group.obey(AdminOrder::GroupOf(5));
+    assert_eq!(group.counting().len(), 5);
+    for index in [0, 1] {
+        group.kill(index);
+    }
+    group.run(6_000);
+    let leader = group.leader();
+    assert!(group.answers(leader), "three of five are a majority");
+    [0, 1].into_iter().for_each(|index| group.start(index));
+    group.run(3_000);
+    group.obey(AdminOrder::GroupOf(3));
+    assert_eq!(group.counting().len(), 3);
+    group.obey(AdminOrder::GroupOf(1));
+    assert_eq!(group.counting().len(), 1);
+    let only = *group.counting().first().unwrap();
+    assert!(group.refuses(AdminOrder::RemoveMember(NodeId(only as u16))).contains("only member"));
+    assert!(group.is_well());
+}
+
+#[test]
+fn one_more_member_needs_another_one_beside_it() {
+    let mut group = Group::serving_of(4);
+    let why = group.refuses(AdminOrder::AddMember(NodeId(4)));
+    assert!(why.contains("no other node can host one"), "{why}");
+    assert!(group.refuses(AdminOrder::AddMember(NodeId(9))).contains("start it first"));
+    assert!(group.refuses(AdminOrder::GroupOf(5)).contains("only 4 nodes"));
+    assert_eq!(group.counting().len(), 3);
+}
+
+fn levels(least: u16, latest: u16) -> Levels {
+    Levels::new(Level(least), Level(latest)).unwrap()
+}
+
+impl Group {
+    /// The process of this number is one of another release.
+    fn upgrade(&mut self, index: usize, levels: Levels) {
+        self.levels.insert(index, levels);
+        self.kill(index);
+        self.start(index);
+        self.run(4_000);
+    }
+}
+
+#[test]
+fn r7_6_the_level_rises_when_every_process_can_work_at_it() {
+    let mut group = Group::serving();
+    assert!(matches!(group.order(AdminOrder::Finalize), Some(AdminOutcome::Done(_))), "the highest that there is");
+    group.upgrade(0, levels(1, 2));
+    group.obey(AdminOrder::Lead(NodeId(1)));
+    group.run(1_000);
+    let why = group.refuses(AdminOrder::Finalize);
+    assert!(why.contains("none above level 1") && why.contains("K0511"), "{why}");
+    [1, 2].into_iter().for_each(|index| group.upgrade(index, levels(1, 2)));
+    let told = group.obey(AdminOrder::Finalize);
+    assert!(told.contains("level 2"), "{told}");
+    group.run(500);
+    assert!((0..3).all(|index| group.member(index).coordinator.state().level() == Level(2)));
+    // A process that can only work at the level before is refused, and says why. It writes nothing.
+    assert_eq!(group.goodbyes, Vec::<String>::new());
+    group.levels.insert(2, levels(1, 1));
+    group.run(300);
+    assert!(group.goodbyes.iter().any(|why| why.contains("K0511")), "{:?}", group.goodbyes);
+    group.kill(2);
+    let disk = MemoryDisk { durable: group.folders.remove(&2).unwrap(), ..MemoryDisk::default() };
+    let options = CoordinatorOptions { levels: levels(1, 1), ..process_options(2, 99, first_identity(2)) };
+    let refused = World::try_new(options, disk, group.now).err().unwrap();
+    assert!(refused.to_string().contains("K0511"), "{refused}");
+}
+
+/// A size that nobody chose: as large as the nodes allow.
+#[test]
+fn r9_14_a_group_is_no_larger_than_the_nodes_can_host() {
+    let mut group = Group::with(|options| options.unchosen.group = true);
+    group.without_control.insert(2);
+    group.run(3_000);
+    assert_eq!(group.counting().len(), 1, "two could host one: a group has an odd number");
+    assert!(group.is_well() && !group.config(group.leader()).shards.is_empty());
+    let mut chosen = Group::new();
+    chosen.without_control.insert(2);
+    chosen.run(3_000);
+    assert!(chosen.config(chosen.leader()).shards.is_empty(), "who has chosen three waits for three");
+}
