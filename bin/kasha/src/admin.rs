@@ -2,7 +2,7 @@
 //!
 //! `give-up` can lose updates, so it says what it does and asks. The others ([`orders`]) say what is to be, and wait until it is so.
 
-mod orders;
+pub mod orders;
 
 use std::io::{BufRead, Write};
 use std::time::Duration;

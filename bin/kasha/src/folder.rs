@@ -24,6 +24,8 @@ pub struct Nodes {
     pub group: u8,
     /// The nodes whose processes are members of it.
     pub members: BTreeSet<u16>,
+    /// Those of them whose folders are not here any more.
+    pub lost_members: Vec<u16>,
 }
 
 impl Nodes {
@@ -69,6 +71,7 @@ impl Nodes {
         }
         let of_cluster = group.or(stored.as_ref().map(State::group_wanted));
         let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
+        let lost_members = stored.as_ref().map_or(Ok(Vec::new()), |state| lost_members(data, state))?;
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
             Ok(numbers) => numbers,
@@ -79,7 +82,7 @@ impl Nodes {
         };
         let group = of_cluster
             .unwrap_or_else(|| default_group(faults.unwrap_or(1), u16::try_from(numbers.len()).unwrap_or(u16::MAX)));
-        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members })
+        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members, lost_members })
     }
 }
 
@@ -136,6 +139,32 @@ fn check_unjoined(data: &Path, folders: &[(u16, Owner)]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The nodes whose members are gone with their folders. Without a majority of the members nobody can lead (R9.16).
+fn lost_members(data: &Path, state: &State) -> Result<Vec<u16>> {
+    let group = &state.configuration().group;
+    let (mut lost, mut elsewhere) = (Vec::new(), 0);
+    for of in group {
+        let owner = DataDir::owner(&node_folder(data, of.node.0))?;
+        match owner.is_some_and(|owner| owner.identity == of.folder) {
+            true => {}
+            // A process of its own may host it.
+            false if !of.address.ip().is_loopback() => elsewhere += 1,
+            false => lost.push(of.node.0),
+        }
+    }
+    let here = group.len() - lost.len() - elsewhere;
+    if group.len() > 1 && elsewhere == 0 && 2 * here <= group.len() {
+        let names: Vec<_> = lost.iter().map(|node| node_folder(data, *node).display().to_string()).collect();
+        bail!(
+            "of the {} members of the coordinator's group {here} is left, and no majority: the folders {} are gone, or others are in their places. \
+             Put back one of them at least, the newest copy of it (K0512)",
+            group.len(),
+            names.join(" and ")
+        );
+    }
+    Ok(lost)
 }
 
 impl Known {

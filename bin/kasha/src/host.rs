@@ -271,7 +271,8 @@ impl RunningNode {
                 has_files
             };
             let hosts = spec.hosts.as_ref().filter(|_| begins || has_files);
-            running.spawn_coordinator(spec, hosts, cluster, (listener, address), ended)?;
+            let others = Others::of(&others, address, &resolver);
+            running.spawn_coordinator(spec, hosts, cluster, (listener, address, others), ended)?;
         }
         let named = (spec.coordinators.iter().enumerate()).filter(|(index, place)| match index {
             0 => coordinator.is_none(),
@@ -321,7 +322,7 @@ impl RunningNode {
         spec: &NodeSpec,
         hosts: Option<&ClusterSpec>,
         cluster: ClusterId,
-        (listener, address): (TcpListener, SocketAddr),
+        (listener, address, others): (TcpListener, SocketAddr, Others),
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let incarnation = self.folder().incarnation();
@@ -340,6 +341,7 @@ impl RunningNode {
             node_lease: spec.lease,
             drift_bound: spec.lease / 20,
             own_nodes: spec.own_nodes.clone(),
+            seeds: others.seeds,
             boot: boot_id().ok(),
             begins: hosts.is_some(),
             node: NodeId(spec.node),
@@ -361,6 +363,7 @@ impl RunningNode {
                 versions: WireVersions::OURS,
             },
             data_dir: Some(folder),
+            names: others.names,
             link_delay: spec.injected.link_delay,
             limits: spec.limits,
             ..LoopOptions::default()
@@ -460,6 +463,25 @@ impl RunningNode {
             Err(_) => bail!("{name}: its thread ended while it started, which is a bug: please report it (K0409)"),
         }
         Ok(())
+    }
+}
+
+/// Where other members of the coordinator's group may be, by what this process was started with.
+struct Others {
+    seeds: Vec<Option<SocketAddr>>,
+    names: Option<Names>,
+}
+
+impl Others {
+    fn of(places: &[Place], own: SocketAddr, resolver: &Resolver) -> Self {
+        let places: Vec<_> = places.iter().filter(|place| place.address() != Some(own)).collect();
+        let numbered = (0..).map(Endpoint::Seed).zip(&places);
+        let of: Vec<_> = numbered
+            .filter(|(_, place)| place.address().is_none())
+            .map(|(end, place)| (end, place.name().into()))
+            .collect();
+        let names = (!of.is_empty()).then(|| Names { resolver: resolver.clone(), of });
+        Self { seeds: places.into_iter().map(Place::address).collect(), names }
     }
 }
 

@@ -12,6 +12,7 @@ use kasha_runtime::say;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::admin::orders;
 use crate::forming::{Formed, wait_until_serving};
 use crate::stopping::StopRequest;
 
@@ -31,6 +32,15 @@ pub struct Spec {
     /// The words behind `kasha server`.
     pub words: Vec<String>,
     pub addresses: Vec<SocketAddr>,
+}
+
+/// The members of the coordinator's group.
+#[derive(Debug)]
+pub struct Whose {
+    /// Where they listen.
+    pub members: Vec<SocketAddr>,
+    /// The nodes whose members are gone with their folders.
+    pub lost: Vec<u16>,
 }
 
 /// A node, and its process.
@@ -76,7 +86,7 @@ pub fn end_with(parent: u32) -> Result<()> {
 }
 
 /// Starts all nodes, and looks after them until it is told to stop, or one of them fails.
-pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) -> Result<()> {
+pub fn run(specs: Vec<Spec>, Whose { members, lost }: &Whose, flag: &str, data: &Path) -> Result<()> {
     let asked = StopRequest::listen()?;
     let mut nodes = Vec::new();
     for spec in specs {
@@ -87,7 +97,10 @@ pub fn run(specs: Vec<Spec>, members: &[SocketAddr], flag: &str, data: &Path) ->
     }
     let formed = wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
     match formed {
-        Ok(Formed::Serving) => tell_ready(&nodes, members[0], flag, data),
+        Ok(Formed::Serving) => {
+            orders::of_a_start(members, lost);
+            tell_ready(&nodes, members[0], flag, data);
+        }
         Ok(Formed::AskedToStop) => {}
         Err(error) => {
             let _ = stop(nodes);

@@ -15,6 +15,7 @@ use kasha_runtime::{foreign_in, listen, make_folder_of_nodes};
 use kasha_types::NodeId;
 use kasha_wire::Durability;
 
+use crate::admin::orders;
 use crate::folder::{Nodes, node_folder};
 use crate::forming::{Formed, wait_until_serving};
 use crate::host::{
@@ -22,7 +23,7 @@ use crate::host::{
     memory_bytes, wait_and_stop,
 };
 use crate::place::Place;
-use crate::processes::Spec;
+use crate::processes::{Spec, Whose};
 use crate::stopping::StopRequest;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
@@ -155,7 +156,8 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     if arguments.processes {
         let specs = specs(arguments, &of_folder, &addresses);
         let members = controls(arguments, &of_folder, &addresses);
-        return crate::processes::run(specs, &members, &flag(arguments, coordinator), &arguments.data);
+        let whose = Whose { members, lost: of_folder.lost_members };
+        return crate::processes::run(specs, &whose, &flag(arguments, coordinator), &arguments.data);
     }
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
@@ -186,6 +188,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     if formed == Formed::AskedToStop {
         return wait_and_stop(nodes, &endings, &asked);
     }
+    orders::of_a_start(&members, &of_folder.lost_members);
     say!("ready");
     say!("  coordinator  {coordinator}");
     for (number, node) in of_folder.numbers.iter().zip(&nodes) {

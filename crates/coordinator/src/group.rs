@@ -3,8 +3,12 @@
 //! A member dials the others at the addresses that the state names. Who has no address in the state as yet (a newcomer, or who
 //! has not learnt of one) is answered on the connection on which it spoke last. Frames may be lost, doubled and late: the log
 //! bears that.
+//!
+//! Who cannot be reached where the state says may listen elsewhere by now: all members may have started again at other addresses. So what is
+//! for such a one goes to the addresses with which this process was started, too. A frame names its receiver, and whoever else gets it does
+//! nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use kasha_machine::{Effect, Effects, Endpoint};
@@ -23,6 +27,8 @@ use crate::outbox::Out;
 pub(crate) struct Others {
     /// The addresses that the shell knows.
     routes: BTreeMap<MemberId, SocketAddr>,
+    /// Members that do not answer where the state says.
+    unreachable: BTreeSet<MemberId>,
     /// Where each spoke last.
     spoke: BTreeMap<MemberId, Endpoint>,
     /// The newest process of each that has spoken.
@@ -32,11 +38,26 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    fn endpoint(&self, member: MemberId) -> Option<Endpoint> {
-        match self.routes.get(&member) {
-            Some(_) => Some(Endpoint::Member(member)),
-            None => self.spoke.get(&member).copied(),
+    /// Where to say something to a member: it is to get there once at least. `seeds`: further addresses at which members may be.
+    fn endpoints(&self, member: MemberId, seeds: usize) -> Vec<Endpoint> {
+        let is_routed = self.routes.contains_key(&member);
+        if is_routed && !self.unreachable.contains(&member) {
+            return vec![Endpoint::Member(member)];
         }
+        if let Some(&spoke) = self.spoke.get(&member) {
+            return vec![spoke];
+        }
+        let seeds = (0..).take(seeds).map(Endpoint::Seed);
+        is_routed.then_some(Endpoint::Member(member)).into_iter().chain(seeds).collect()
+    }
+
+    /// A member speaks.
+    fn note_heard(&mut self, member: MemberId, from: Endpoint, levels: Levels) {
+        if from == Endpoint::Member(member) {
+            self.unreachable.remove(&member);
+        }
+        self.spoke.insert(member, from);
+        self.levels.insert(member, levels);
     }
 
     /// Whether no later start of the member's folder has spoken: an older copy of it may run, too.
@@ -51,7 +72,10 @@ impl Others {
         let spoke = self.spoke.iter().find(|(_, known)| **known == end).map(|(member, _)| *member);
         self.spoke.retain(|_, known| *known != end);
         match end {
-            Endpoint::Member(member) => Some(member),
+            Endpoint::Member(member) => {
+                self.unreachable.insert(member);
+                Some(member)
+            }
             Endpoint::Conn(_) | Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_) => spoke,
         }
     }
@@ -74,8 +98,7 @@ impl Member {
         if message.view().number > COUNT_MAX {
             return;
         }
-        self.others.spoke.insert(member, from);
-        self.others.levels.insert(member, said.levels);
+        self.others.note_heard(member, from, said.levels);
         self.ledger.on_message(now, member, message);
     }
 
@@ -94,20 +117,22 @@ impl Member {
         let group = &self.ledger.decided().configuration.group;
         for &GroupMember { member, address, .. } in group {
             if member != self.ledger.me() && self.others.routes.insert(member, address) != Some(address) {
+                self.others.unreachable.remove(&member);
                 out.push(Effect::Route { to: Endpoint::Member(member), address });
             }
         }
         let folders: BTreeMap<_, _> = group.iter().map(|of| (of.member, of.folder)).collect();
         let (from, process, levels) = (self.ledger.me(), self.options.process, self.options.levels);
         for (to, message) in self.ledger.take_messages() {
-            let Some(end) = self.others.endpoint(to) else { continue };
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
             let folder = folders.get(&to).copied().unwrap_or(0);
             let mut out = Out::new(out);
             let frame = out.encode(&Grouped { from, process, to, folder, levels, message: Bytes(bytes) });
             // The log says nothing before it may: what is on the disk is in the message.
-            self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);
+            for end in self.others.endpoints(to, self.options.seeds.len()) {
+                self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);
+            }
         }
     }
 

@@ -63,6 +63,10 @@ impl Coordinator {
             None => options,
         };
         options.check()?;
+        for (seed, address) in (0..).zip(&options.seeds) {
+            let Some(address) = *address else { continue };
+            out.push(Effect::Route { to: Endpoint::Seed(seed), address });
+        }
         let mut member = Member::start(options, found, now);
         member.ledger.flush(out);
         Ok(Self { member, lead: None })

@@ -48,6 +48,8 @@ pub struct CoordinatorOptions {
     pub unchosen: Unchosen,
     /// The address at which this coordinator listens.
     pub address: SocketAddr,
+    /// Where other members may be, whatever the state says: the addresses with which the process was started. `None`: the shell knows its name.
+    pub seeds: Vec<Option<SocketAddr>>,
     /// The boot id of our machine, if it tells: in the same boot ClusterTime goes on exactly.
     pub boot: Option<BootId>,
     /// The term of a node's lease, by our clock. It may change from start to start: leases that were granted before are
@@ -102,6 +104,7 @@ impl CoordinatorOptions {
             min_backups: faults,
             unchosen: Unchosen::default(),
             address,
+            seeds: Vec::new(),
             boot: None,
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,

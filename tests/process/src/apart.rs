@@ -91,7 +91,8 @@ impl Apart {
         }
         let Size { nodes, faults, shards, .. } = self.size;
         let [nodes, faults, shards] = [nodes, faults, shards].map(|number| number.to_string());
-        let hosts = ["--host-coordinator", "--nodes", &nodes, "--faults", &faults, "--shards", &shards];
+        let new = ["--host-coordinator", "--nodes", &nodes, "--faults", &faults, "--shards", &shards];
+        let hosts = [&new[..], &["--group", "1"]].concat();
         let mut process = self.spawn(COORDINATOR, &hosts);
         process.wait_until_it_says("the coordinator listens at");
         self.coordinator = Some(process);

@@ -10,6 +10,7 @@ use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, cli, command, health, list, run};
 use kasha_process_tests::{PATIENCE, patient, wait_for};
+use rustix::process::Signal;
 use serde_json::Value as Json;
 
 const NODES: u16 = 3;
@@ -204,4 +205,83 @@ fn by_default_any_node_may_be_lost_and_others_start_without_it() {
     cluster.start_node(2);
     wait_for("two nodes of three", || health(&status(&cluster)?, 2));
     assert_eq!(cli(cluster.port_of(3), &["incr", "count"]).status.code(), Some(0));
+}
+
+/// The member of the process says nothing for a moment, and others lead; then it is not in the group any more; and so on.
+#[test]
+fn an_operator_moves_members_and_the_lead() {
+    let mut group = Group::start("group-orders", NODES + 1);
+    group.start_node(NODES + 1);
+    group.wait_until_healthy();
+    let orders = |group: &Group, words: &[&str]| {
+        let addresses = group.addresses().join(",");
+        run(&[&["admin", "--address", &addresses, "coordinator"], words].concat())
+    };
+    let obeyed = |group: &Group, words: &[&str]| {
+        let output = orders(group, words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for node in [2, 3, 1] {
+        assert!(obeyed(&group, &["lead", "--node", &node.to_string()]).contains(&format!("node-{node} leads")));
+        assert_eq!(group.leader(), node);
+        block_on(write(&group, 5 * i64::from(node % 3), 5 * i64::from(node % 3)));
+    }
+    block_on(write(&group, 0, 5));
+    obeyed(&group, &["remove", "--node", "node-1"]);
+    assert_ne!(group.leader(), 1);
+    let members = |group: &Group| -> Vec<u64> {
+        let status = group.status().unwrap();
+        list(&status["group"]).iter().map(|member| member["node"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(members(&group), [2, 3, 4]);
+    // The process of node 1 is a node and no member: whatever becomes of it, two more may not be lost.
+    group.kill(1);
+    block_on(write(&group, 5, 8));
+    group.start_node(1);
+    group.wait_until_healthy();
+    let refused = orders(&group, &["add", "--node", "1"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("K0510"));
+    let refused = orders(&group, &["size", "5"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("only 3 nodes"), "{refused:?}");
+    obeyed(&group, &["size", "1"]);
+    assert_eq!(members(&group).len(), 1);
+    block_on(all_is_there(&group, 8));
+}
+
+/// Folders are lost one after the other, each after another node has taken the place of the one before. Two at once are a majority.
+#[test]
+fn kasha_start_replaces_members_whose_folders_are_gone() {
+    let (folder, port) = (Folder::new("group-start"), free_ports(6));
+    let data = folder.path().join("d");
+    let start = || {
+        let words = ["start", "--data", data.to_str().unwrap(), "--port", &port.to_string(), "--memory-mib", "64"];
+        Process::spawn(command(&words))
+    };
+    let members = |wanted: [u64; 3]| {
+        wait_for("these members", || {
+            let output = run(&["status", "--json", "--address", &local(port + 2).to_string()]);
+            let status: Json = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+            let nodes: Vec<u64> = list(&status["group"]).iter().filter_map(|member| member["node"].as_u64()).collect();
+            if nodes == wanted { Ok(()) } else { Err(status["group"].to_string()) }
+        });
+    };
+    for (lost, then) in [(None, [1, 2, 3]), (Some(3), [1, 2, 4]), (Some(1), [2, 4, 5])] {
+        if let Some(lost) = lost {
+            fs::remove_dir_all(data.join(format!("node-{lost}"))).unwrap();
+        }
+        let mut process = start();
+        process.wait_until_it_says("ready");
+        members(then);
+        process.stop(Signal::TERM);
+    }
+    for lost in [2, 4] {
+        fs::rename(data.join(format!("node-{lost}")), folder.path().join(format!("node-{lost}"))).unwrap();
+    }
+    start().fails_saying(&["K0512", "node-2", "node-4"]);
+    fs::rename(folder.path().join("node-2"), data.join("node-2")).unwrap();
+    let mut process = start();
+    process.wait_until_it_says("ready");
+    process.stop(Signal::TERM);
 }
