@@ -19,6 +19,9 @@ pub type Ended = (String, Result<(), String>);
 /// How often it is said that the coordinator has lost its memory.
 const LOSS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
+/// A member may know of no leader for so long before that is told: an election takes less.
+const NO_LEADER_TOLD: Duration = Duration::from_secs(5);
+
 /// Logs what the coordinator commits.
 #[derive(Debug)]
 pub struct TellCommits {
@@ -32,6 +35,8 @@ pub struct TellCommits {
     gives_up: Option<mpsc::Sender<Ended>>,
     loss_told: Option<Tick>,
     trouble_told: bool,
+    /// Since when there is no leader, and whether that was told.
+    leaderless: Option<(Tick, bool)>,
     seen: ConfigVersion,
     alive: BTreeMap<NodeId, bool>,
     shards: BTreeMap<ShardId, ShardConfig>,
@@ -49,6 +54,7 @@ impl TellCommits {
             gives_up,
             loss_told: None,
             trouble_told: false,
+            leaderless: None,
             seen: ConfigVersion(0),
             alive: BTreeMap::new(),
             shards: BTreeMap::new(),
@@ -66,6 +72,27 @@ impl TellCommits {
         self.is_noted = true;
         if let Err(error) = self.folder.lock().expect("nobody panics with it").note_coordinator() {
             tracing::error!("the folder does not say that the coordinator's files are in it: {error}");
+        }
+    }
+
+    /// A member that waits for a majority says for whom.
+    fn tell_lack(&mut self, now: Tick, machine: &Coordinator) {
+        let lacking = machine.lacks(now, NO_LEADER_TOLD);
+        if lacking.is_empty() {
+            if let Some((since, true)) = self.leaderless.take() {
+                let seconds = now.since(since).as_secs_f32();
+                tracing::warn!("the coordinator's group has a leader again, after {seconds:.1} s");
+            }
+            return;
+        }
+        let (since, told) = *self.leaderless.get_or_insert((now, false));
+        if !told && now.since(since) >= NO_LEADER_TOLD {
+            self.leaderless = Some((since, true));
+            let names: Vec<_> = lacking.iter().map(|of| format!("{} at {}", of.node, of.address)).collect();
+            tracing::warn!(
+                "the coordinator's group has no leader, and does not hear {}: start a majority of its members (K0512)",
+                names.join(", ")
+            );
         }
     }
 
@@ -97,6 +124,7 @@ impl Application<Coordinator> for TellCommits {
                  as a new node with an empty folder (K0509)"
             );
         }
+        self.tell_lack(now, machine);
         if let Some(loss) = machine.memory_loss() {
             self.tell_loss(now, loss);
         }

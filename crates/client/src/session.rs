@@ -63,6 +63,7 @@ pub use transaction::TransactionParts;
 pub use tries::{BodyEnd, CommitEnd, Next, Tries};
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::limits::OUTSTANDING_MAX;
@@ -172,6 +173,12 @@ impl Session {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.cluster.configuration.is_some() && self.client().is_some()
+    }
+
+    /// The members of the coordinator's group, if none of them leads as far as they say, and no configuration was seen.
+    #[must_use]
+    pub fn members_without_leader(&self) -> Option<Vec<SocketAddr>> {
+        self.cluster.members_without_leader()
     }
 
     /// The newest configuration seen.

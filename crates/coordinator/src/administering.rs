@@ -141,8 +141,8 @@ impl Leading<'_> {
         }
         let there = self.member.ledger.lists().members.len();
         let is_so = there == usize::from(members) && self.decided().leaving.is_empty();
-        let said = format!("the coordinator's group has {there} members, and is to have {members}");
-        if is_so { Done(format!("the coordinator's group has {members} members")) } else { Later(said) }
+        let said = format!("the coordinator's group is of {there}, and is to be of {members}");
+        if is_so { Done(format!("the coordinator's group is of {members}")) } else { Later(said) }
     }
 
     /// The level rises as far as every process of the cluster can go along. A node that is lost is not asked: if it comes back, and

@@ -4,10 +4,10 @@
 //! committed, so nothing that a crash could undo is ever sent (D3). Frames may be lost: cores repeat reports, clients
 //! repeat requests, and a heartbeat that shows an old configuration is answered with the new one.
 //!
-//! A coordinator is a [`Member`], and has a [`Lead`] while it leads. Today a coordinator is alone, so it leads as soon as its
-//! view is on its disk.
+//! A coordinator is a [`Member`], and has a [`Lead`] while it leads. One that is alone leads as soon as its view is on its disk.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::probe::{Probe, hit};
@@ -15,7 +15,7 @@ use kasha_types::{ClusterId, LogSlice, MemberId, ShardId, Tick};
 use kasha_viewstamped::Trouble;
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{GetConfiguration, LeaseQuery, OpenSession, RenewLease};
-use kasha_wire::{Configuration, Kind, Message};
+use kasha_wire::{Configuration, GroupMember, Kind, Message};
 
 use crate::goodbye::Goodbye;
 use crate::lead::{Lead, Leading};
@@ -112,6 +112,17 @@ impl Coordinator {
     #[must_use]
     pub fn members(&self) -> BTreeSet<MemberId> {
         self.member.ledger.lists().members
+    }
+
+    /// The members that this one has not heard within so long, if it knows of no leader: a majority may be away.
+    #[must_use]
+    pub fn lacks(&self, now: Tick, time: Duration) -> Vec<GroupMember> {
+        let ledger = &self.member.ledger;
+        let (_, leader) = ledger.whom_it_follows();
+        let is_led = self.leads() || leader.is_some_and(|leader| ledger.has_heard(now, leader, time));
+        let group = self.state().configuration().group.iter().copied();
+        let is_away = |of: &GroupMember| of.member != ledger.me() && !ledger.has_heard(now, of.member, time);
+        if is_led { Vec::new() } else { group.filter(is_away).collect() }
     }
 
     /// What this coordinator has forgotten, if anything: then it decides nothing (R9.13).

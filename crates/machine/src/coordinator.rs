@@ -21,8 +21,11 @@ pub struct CoordinatorLinks {
     /// The members of a group of several.
     members: BTreeMap<MemberId, SocketAddr>,
     leader: Option<MemberId>,
-    /// The latest view of which we have heard.
+    /// The latest view in which a leader has given us an order. Who only says that another one leads has perhaps entered a view that nobody
+    /// else will ever be in: a member that was removed does not know that.
     view: ViewNumber,
+    /// The latest view of which one has told that does not lead, since a leader spoke last.
+    told: ViewNumber,
     /// Since when nobody has answered.
     asked: Option<Tick>,
 }
@@ -47,7 +50,7 @@ impl CoordinatorLinks {
         self.leader()
     }
 
-    /// The latest view of which we have heard.
+    /// The latest view in which a leader has given us an order.
     #[must_use]
     pub fn view(&self) -> ViewNumber {
         self.view
@@ -63,8 +66,14 @@ impl CoordinatorLinks {
         is_current
     }
 
+    /// Where the members of a group of several are.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.members.values().copied()
+    }
+
     /// Only a leader says what this endpoint has said.
     pub fn note_leader(&mut self, from: Endpoint) {
+        self.told = ViewNumber(0);
         if let Endpoint::Member(member) = from {
             self.asked = None;
             self.leader = Some(member).filter(|member| self.members.contains_key(member)).or(self.leader);
@@ -115,15 +124,31 @@ impl CoordinatorLinks {
         out: &mut Effects,
     ) {
         let told: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
-        if view < self.view || told.len() < 2 {
+        if view < self.view || view < self.told || told.len() < 2 {
             return;
         }
-        self.view = view;
+        self.told = view;
         self.asked = None;
         // It may lag, and lack a member of whom we know.
         let members = self.members.iter().map(|(&member, &address)| (member, address)).chain(told).collect();
         self.set_members(members, out);
         self.leader = leader.filter(|leader| self.members.contains_key(leader)).or(self.leader);
+    }
+
+    /// Another node obeys a newer configuration, which says so: these may be members by now, and none of those that we know. Who leads they say
+    /// themselves.
+    pub fn hear_of(
+        &mut self,
+        leader: SocketAddr,
+        group: impl IntoIterator<Item = (MemberId, SocketAddr)>,
+        out: &mut Effects,
+    ) {
+        let told: BTreeMap<MemberId, SocketAddr> = group.into_iter().collect();
+        if told.len() < 2 && self.members.is_empty() && self.address.replace(leader) != Some(leader) {
+            out.push(Effect::Route { to: Endpoint::Coordinator, address: leader });
+        }
+        let members = self.members.iter().map(|(&member, &address)| (member, address)).chain(told).collect();
+        self.set_members(members, out);
     }
 
     /// The leader listens at this address, and these are the members. Tells the shell what is new.
@@ -186,6 +211,9 @@ mod tests {
         assert_eq!(links.leader(), members[2]);
         links.redirect(ViewNumber(1), Some(MemberId(1)), group(&[1, 2]), &mut out);
         assert_eq!(links.leader(), members[2], "an earlier view says nothing");
+        links.redirect(ViewNumber(9), None, group(&[1, 2, 3]), &mut out);
+        assert!(links.obeys(members[2], ViewNumber(2)), "what one says that does not lead makes no order an old one");
+        links.redirect(ViewNumber(2), None, group(&[1, 2, 3]), &mut out);
         links.redirect(ViewNumber(2), None, group(&[1, 2, 3]), &mut out);
         assert_eq!(links.leader(), members[2], "nor does who knows of no leader");
         links.learn(([10, 0, 0, 1], 2).into(), group(&[2, 3, 4]), &mut out);
@@ -201,7 +229,11 @@ mod tests {
             [0, 400, 600, 900].map(|millis| links.ask(at(millis))),
             [members[2], members[2], Endpoint::Member(MemberId(4)), Endpoint::Member(MemberId(4))]
         );
+        links.hear_of(([10, 0, 0, 1], 8).into(), group(&[8]), &mut out);
+        assert!(links.all().any(|end| end == Endpoint::Member(MemberId(8))), "it may lead by now");
         links.learn(([10, 0, 0, 1], 9).into(), group(&[9]), &mut out);
         assert!(links.all().eq([Endpoint::Coordinator]), "one that is alone, and known");
+        links.hear_of(([10, 0, 0, 1], 4).into(), group(&[4, 5, 6]), &mut out);
+        assert_eq!(links.all().count(), 3, "three took its place");
     }
 }

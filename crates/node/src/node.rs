@@ -44,6 +44,10 @@ pub struct Node {
     pub(crate) links: Links,
     /// When the newest heartbeat was sent that the coordinator answered.
     pub(crate) answered: Tick,
+    /// Another node is asked about the coordinator not before this moment.
+    pub(crate) next_question: Tick,
+    /// How often that was asked.
+    pub(crate) questions: usize,
     /// What the last heartbeat asked the coordinator to commit.
     pub(crate) reported: Vec<Report>,
     /// Clients that wait for the next configuration.
@@ -103,6 +107,8 @@ impl Node {
             next_flush: now,
             links: Links::new(now),
             answered: now,
+            next_question: now,
+            questions: 0,
             reported: Vec::new(),
             askers: Askers::default(),
             ending: None,

@@ -186,3 +186,43 @@ fn who_asked_for_a_newer_configuration_is_told_when_there_is_one_and_once() {
         assert_eq!(told, expected);
     }
 }
+
+/// All members of the group that this node knew are others by now.
+#[test]
+fn a_node_that_no_member_answers_asks_other_nodes_who_the_members_are() {
+    let mut core = Core::serving();
+    let mut known = configuration(3, 1, ShardPhase::Serving);
+    let other = kasha_types::CoreId { node: NodeId(2), core: 0 };
+    let mut second = known.nodes[0].clone();
+    second.node = NodeId(2);
+    known.nodes.push(second);
+    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: known.clone() });
+    let asks = |core: &mut Core, leases: u32| {
+        core.shell.sent.clear();
+        for _ in 0..leases * LEASE_STEPS {
+            core.tick(STEP_MILLIS);
+        }
+        let question = (Endpoint::Core(other), message::GetConfiguration { have: ConfigVersion(3) });
+        said(core).filter(|message| *message == question).count()
+    };
+    assert_eq!(asks(&mut core, 5), 0, "an election may take that long");
+    assert!((2..5).contains(&asks(&mut core, 4)));
+    let member = |id: u64| kasha_wire::GroupMember {
+        member: kasha_types::MemberId(id),
+        node: NodeId(1),
+        folder: 1,
+        address: ([10, 0, 0, 9], 8000 + id as u16).into(),
+    };
+    let mut newer = known.clone();
+    (newer.version, newer.group) = (ConfigVersion(4), [4, 5, 6].map(member).to_vec());
+    core.message_from(
+        Endpoint::Core(other),
+        message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: newer },
+    );
+    core.shell.sent.clear();
+    core.tick(STEP_MILLIS * 2);
+    let told: Vec<_> = said::<message::Heartbeat>(&core).map(|(to, _)| to).collect();
+    for id in [4, 5, 6] {
+        assert!(told.contains(&Endpoint::Member(kasha_types::MemberId(id))), "{told:?}");
+    }
+}

@@ -48,6 +48,7 @@ use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
 use crate::faults::Hosts;
 use crate::front::{self, Fronts};
 use crate::network::{HostId, ProcessId};
+use crate::operator::{self, Operator};
 use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
 use crate::rogue::{self, Rogue};
@@ -110,6 +111,8 @@ pub struct Cluster {
     pub stranger: Option<HostId>,
     /// Breaks the rules, if the run has one.
     pub rogue: Option<HostId>,
+    /// Changes the group of coordinators, if the run has one.
+    pub operator: Option<HostId>,
     /// Asks every shard whether it takes updates, if the run has one.
     pub prober: Option<HostId>,
     /// The prober's results.
@@ -186,7 +189,7 @@ fn coordinator_options(shape: &Shape, member: u16, spawn: &Spawn<'_>) -> Coordin
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         boot: Some(spawn.boot),
         begins: member == 1,
-        group: u8::try_from(shape.coordinators).expect("few"),
+        group: u8::try_from(shape.coordinators - shape.standbys).expect("few"),
         node: NodeId(member),
         process: Incarnation(spawn.life << 32 | u64::from(member)),
         // Files are begun anew within a run.
@@ -251,6 +254,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
     let rogue = shape.rogue.then(|| add_rogue(world, stage));
+    let operator = shape.operator.then(|| add_operator(world, shape));
     let successes = Successes::default();
     let prober = shape.prober.then(|| add_prober(world, shape, &successes));
     let away = Away::default();
@@ -271,6 +275,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
         auditor,
         stranger,
         rogue,
+        operator,
         prober,
         successes,
         sharer,
@@ -350,6 +355,17 @@ fn add_rogue(world: &mut World, stage: &Rc<RefCell<Stage>>) -> HostId {
         Ok(Box::new(rogue) as Box<dyn Actor>)
     };
     world.add_process(host, rogue::NAME, address(5, 0, 0), Box::new(start));
+    host
+}
+
+fn add_operator(world: &mut World, shape: &Shape) -> HostId {
+    let host = world.add_host(operator::NAME);
+    let processes = shape.coordinators;
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let addresses = (1..=processes).map(|member| address(0, member, 0));
+        Ok(Box::new(Operator::new(spawn.seed, addresses, out)) as Box<dyn Actor>)
+    };
+    world.add_process(host, operator::NAME, address(10, 0, 0), Box::new(start));
     host
 }
 

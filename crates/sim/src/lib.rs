@@ -31,6 +31,7 @@ pub mod intensity;
 pub mod interactive;
 pub mod mutants;
 pub mod network;
+mod operator;
 pub mod planted;
 pub mod prober;
 pub mod probes;

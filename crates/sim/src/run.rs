@@ -170,8 +170,14 @@ fn run_unguarded(options: SimOptions) -> RunReport {
 
 impl Run {
     fn phases(&mut self, scenario: Scenario, intensity: Intensity) {
-        for host in
-            self.cluster.hosts.iter().chain(self.cluster.stranger).chain(self.cluster.rogue).chain(self.cluster.prober)
+        for host in self
+            .cluster
+            .hosts
+            .iter()
+            .chain(self.cluster.stranger)
+            .chain(self.cluster.rogue)
+            .chain(self.cluster.operator)
+            .chain(self.cluster.prober)
         {
             self.world.start(host);
         }

@@ -37,6 +37,7 @@ pub enum Scenario {
     CoordinatorOutage,
     CoordinatorCut,
     CoordinatorGroup,
+    GroupOrders,
     LostMemory,
     TornTurns,
     WitnessLoss,
@@ -120,6 +121,11 @@ impl Scenario {
             Self::CoordinatorGroup,
             "coordinator_group",
             "three coordinators: they die, stand still, lose power and are cut off, and nodes crash",
+        ),
+        (
+            Self::GroupOrders,
+            "group_orders",
+            "an operator adds, removes and chooses members of the coordinator's group, while they die, stand still and are cut off",
         ),
         (
             Self::LostMemory,

@@ -9,6 +9,7 @@
 //! Called by `replication`, `store`, `node`, `client`, `coordinator`, `runtime` and `sim`; knows nothing of what
 //! messages mean.
 
+mod administering;
 pub mod body;
 pub mod codec;
 pub mod configuration;

@@ -125,7 +125,7 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     oversized[..4].copy_from_slice(&too_large);
     let told = goodbye(port, &oversized);
     assert!(told.contains("over the limit"), "{told}");
-    let told = goodbye(port, &nonsense(Kind::Request, &[0; 100]));
+    let told = goodbye(port, &with_byte(nonsense(Kind::Request, &[0; 100]), 10, WireVersion::HANDSHAKE.0));
     assert!(told.contains("the first frame must be a Hello"), "{told}");
     let mut other = Vec::new();
     message::Hello {

@@ -264,6 +264,8 @@ fn kasha_start_replaces_members_whose_folders_are_gone() {
             let output = run(&["status", "--json", "--address", &local(port + 2).to_string()]);
             let status: Json = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
             let nodes: Vec<u64> = list(&status["group"]).iter().filter_map(|member| member["node"].as_u64()).collect();
+            // What was copied to a node that took a place is whole, too, before another folder is lost.
+            health(&status, 3)?;
             if nodes == wanted { Ok(()) } else { Err(status["group"].to_string()) }
         });
     };

@@ -1,6 +1,7 @@
 //! The session's tasks for itself: it finds the cluster, keeps its configuration fresh, and tends its leases
 //! (`identities`). The coordinator may be away for a minute; meanwhile these tasks delay no call.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_machine::{CoordinatorLinks, Effect, Effects, Endpoint};
@@ -38,6 +39,8 @@ pub(super) struct Cluster {
     ask_at: Tick,
     /// It is asked for at this moment in any case: the coordinator could not be reached.
     seek_at: Option<Tick>,
+    /// Somebody of the coordinator's group has said last that he knows no leader.
+    lacks_leader: bool,
     /// Number of questions so far: it decides which server is asked next.
     questions: usize,
 }
@@ -54,6 +57,7 @@ impl Cluster {
             wanted_from_coordinator: false,
             ask_at: now,
             seek_at: None,
+            lacks_leader: false,
             questions: 0,
         }
     }
@@ -79,12 +83,19 @@ impl Cluster {
     /// A member of the group of coordinators does not lead. What was asked is asked again, by time.
     pub(super) fn on_not_leader(&mut self, told: NotLeader, now: Tick, out: &mut Effects) -> Known {
         let NotLeader { view, leader, group } = told;
+        self.lacks_leader = leader.is_none();
         let before = self.coordinator.leader();
         self.coordinator.redirect(view, leader, group.into_iter().map(|of| (of.member, of.address)), out);
         if self.coordinator.leader() != before {
             self.ask_at = now;
         }
         Known::Yes
+    }
+
+    /// The members of the coordinator's group, if none of them has been named as the leader, and no configuration has come.
+    pub(super) fn members_without_leader(&self) -> Option<Vec<SocketAddr>> {
+        let lacks = self.lacks_leader && self.configuration.is_none();
+        lacks.then(|| self.coordinator.addresses().collect())
     }
 
     /// When the configuration is to be asked for next.

@@ -322,6 +322,7 @@ impl Driver {
                         self.session.step(now, Input::Frame { from, kind: header.kind, payload }, &mut self.effects);
                     }
                 }
+                self.note_lack_of_leader();
             }
             Event::Gone { link, why, is_refused } => {
                 for to in self.links.lost(link, is_refused) {
@@ -334,6 +335,19 @@ impl Driver {
     fn on_unreachable(&mut self, now: Tick, to: Endpoint, why: String) {
         *self.problem.lock().expect("nobody panics with it") = why;
         self.session.step(now, Input::Unreachable(to), &mut self.effects);
+        self.note_lack_of_leader();
+    }
+
+    /// That says more than which addresses do not answer.
+    fn note_lack_of_leader(&mut self) {
+        if let Some(members) = self.session.members_without_leader() {
+            let members: Vec<_> = members.iter().map(ToString::to_string).collect();
+            let text = format!(
+                "the coordinator's group has no leader: start a majority of its members, which are at {} (K0512)",
+                members.join(", ")
+            );
+            *self.problem.lock().expect("nobody panics with it") = text;
+        }
     }
 }
 

@@ -137,6 +137,11 @@ impl Node {
     /// Everything that is not hot. False: this sender must not send it.
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToNode, out: &mut Effects) -> bool {
         match message {
+            ToNode::Orders(Orders::ConfigurationIs(ConfigurationIs { configuration, .. }))
+                if matches!(from, Endpoint::Core(_)) =>
+            {
+                self.hear_of_coordinator(&configuration, out);
+            }
             // Time and terms that a stranger makes up could not be taken back (F2).
             ToNode::Orders(_) | ToNode::NotLeader(_) if !self.core.coordinator.is_leader(from) => return false,
             ToNode::Orders(order) => self.on_order(now, from, order, out),

@@ -1,13 +1,18 @@
 //! What a core tells unasked: that it is alive, and news of the configuration.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
-use kasha_types::{ConfigVersion, ShardId, Tick};
-use kasha_wire::Message;
-use kasha_wire::message::{ConfigurationIs, Heartbeat, Knowledge, ShardKnowledge};
+use kasha_types::{ConfigVersion, CoreId, NodeId, ShardId, Tick};
+use kasha_wire::message::{ConfigurationIs, GetConfiguration, Heartbeat, Knowledge, NotLeader, ShardKnowledge};
+use kasha_wire::{Configuration, GroupMember, Message};
 
 use crate::core::send::send;
 use crate::core::told::Told;
 use crate::node::Node;
+
+/// A lease, in heartbeats.
+const HEARTBEATS_IN_LEASE: u32 = 8;
+/// The coordinator answers nothing for so long, in leases, before another node is asked about it: an election takes less.
+const UNANSWERED_LEASES: u32 = 6;
 
 impl Node {
     /// Tells the configuration, or, if the asker has it, the next one as soon as it is here.
@@ -15,7 +20,16 @@ impl Node {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
             let configuration = (**configuration).clone();
             send(to, &ConfigurationIs { configuration, level: self.core.level }, Gate::Now, out);
-        } else if let Endpoint::Conn(conn) = to {
+            return;
+        }
+        // Whoever knows no configuration yet names those that may.
+        if self.core.configuration.is_none() && !self.core.told.members.is_empty() {
+            let (node, folder) = (NodeId(0), 0);
+            let members = self.core.told.members.iter();
+            let group = members.map(|&(member, address)| GroupMember { member, node, folder, address }).collect();
+            send(to, &NotLeader { view: self.core.coordinator.view(), leader: None, group }, Gate::Now, out);
+        }
+        if let Endpoint::Conn(conn) = to {
             self.askers.wait(conn, have);
         }
     }
@@ -74,6 +88,32 @@ impl Node {
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
         for member in self.core.coordinator.all() {
             send(member, &heartbeat, gate, out);
+        }
+        self.ask_another_node(now, out);
+    }
+
+    /// The coordinator has answered nothing for long: perhaps its members are others by now, of whom another node knows.
+    fn ask_another_node(&mut self, now: Tick, out: &mut Effects) {
+        let lease = self.core.options.heartbeat * HEARTBEATS_IN_LEASE;
+        let Some(configuration) = &self.core.configuration else { return };
+        if now.since(self.answered) < lease * UNANSWERED_LEASES || now < self.next_question {
+            return;
+        }
+        (self.next_question, self.questions) = (now.after(lease), self.questions + 1);
+        let me = self.core.id().node;
+        let others: Vec<NodeId> = configuration.nodes.iter().map(|info| info.node).filter(|&node| node != me).collect();
+        if let Some(&node) = others.get(self.questions % others.len().max(1)) {
+            let question = GetConfiguration { have: configuration.version };
+            send(Endpoint::Core(CoreId { node, core: 0 }), &question, Gate::Now, out);
+        }
+    }
+
+    /// Another node answers that.
+    pub(crate) fn hear_of_coordinator(&mut self, configuration: &Configuration, out: &mut Effects) {
+        let is_newer = self.core.configuration.as_ref().is_some_and(|known| configuration.version > known.version);
+        if configuration.cluster == self.core.options.cluster && is_newer {
+            let group = configuration.group.iter().map(|of| (of.member, of.address));
+            self.core.coordinator.hear_of(configuration.coordinator, group, out);
         }
     }
 }

@@ -82,6 +82,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
         Scenario::CoordinatorGroup => coordinator_group(&mut shape, &mut intensity),
+        Scenario::GroupOrders => group_orders(&mut shape, &mut intensity),
         Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
         Scenario::Lifetimes => lifetimes(rng, &mut shape, &mut intensity),
         Scenario::Elections => elections(rng, &mut shape, &mut intensity),
@@ -165,6 +166,13 @@ fn coordinator_group(shape: &mut Shape, intensity: &mut Intensity) {
         fast_restart: 1,
         ..Acts::default()
     };
+}
+
+/// The same, while an operator changes the group: two more processes can be members.
+fn group_orders(shape: &mut Shape, intensity: &mut Intensity) {
+    coordinator_group(shape, intensity);
+    (shape.coordinators, shape.standbys, shape.nodes) = (5, 2, 5);
+    shape.operator = true;
 }
 
 /// Frames take so long that an answer comes after the first waiting time of an attempt, and a node's lease still holds.

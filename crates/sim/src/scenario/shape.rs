@@ -23,8 +23,12 @@ pub struct Shape {
     pub may_lack: u8,
     /// What "hold" means (R5.3).
     pub durability: Durability,
-    /// Members of the group of coordinators.
+    /// Processes that can be members of the group of coordinators.
     pub coordinators: u16,
+    /// Those of them that are none at first.
+    pub standbys: u16,
+    /// Whether an operator changes that group all the time.
+    pub operator: bool,
     /// Whether the coordinator shares one process with node 1, so that both are cut off together.
     pub hosted: bool,
     /// Whether a silent node with an open connection has three leases more. If not, zombies are deposed as soon as a
@@ -100,6 +104,8 @@ impl Shape {
             may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
             coordinators: 1,
+            standbys: 0,
+            operator: false,
             hosted: false,
             trusts_connections: false,
             clients,

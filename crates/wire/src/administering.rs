@@ -1,0 +1,81 @@
+//! What an operator orders, and what the coordinator answers.
+
+use kasha_types::NodeId;
+
+use crate::{DecodeError, Reader, Wire};
+
+/// What an operator wants of the coordinator's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminOrder {
+    /// The process of this node hosts a member of the group.
+    AddMember(NodeId),
+    /// The process of this node hosts no member.
+    RemoveMember(NodeId),
+    /// The member in the process of this node leads.
+    Lead(NodeId),
+    /// The group has so many members: an odd number.
+    GroupOf(u8),
+    /// The cluster works at the highest level that all of its processes can work at.
+    Finalize,
+}
+
+/// Whether what an operator wants is so. The text is for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminOutcome {
+    /// It is so.
+    Done(String),
+    /// Not yet. The coordinator sees to it: what it waits for.
+    Later(String),
+    /// It will not become so: why, and what to do. Nothing was changed.
+    Refused(String),
+}
+
+impl Wire for AdminOrder {
+    fn put(&self, out: &mut Vec<u8>) {
+        let tag: u8 = match self {
+            Self::AddMember(_) => 0,
+            Self::RemoveMember(_) => 1,
+            Self::Lead(_) => 2,
+            Self::GroupOf(_) => 3,
+            Self::Finalize => 4,
+        };
+        tag.put(out);
+        match self {
+            Self::AddMember(node) | Self::RemoveMember(node) | Self::Lead(node) => node.put(out),
+            Self::GroupOf(members) => members.put(out),
+            Self::Finalize => {}
+        }
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            0 => Self::AddMember(from.take()?),
+            1 => Self::RemoveMember(from.take()?),
+            2 => Self::Lead(from.take()?),
+            3 => Self::GroupOf(from.take()?),
+            4 => Self::Finalize,
+            _ => return Err(DecodeError::Invalid("an operator's order")),
+        })
+    }
+}
+
+impl Wire for AdminOutcome {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (tag, text) = match self {
+            Self::Done(text) => (0u8, text),
+            Self::Later(text) => (1, text),
+            Self::Refused(text) => (2, text),
+        };
+        tag.put(out);
+        text.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag: u8 = from.take()?;
+        let text = from.take()?;
+        match tag {
+            0 => Ok(Self::Done(text)),
+            1 => Ok(Self::Later(text)),
+            2 => Ok(Self::Refused(text)),
+            _ => Err(DecodeError::Invalid("the outcome of an operator's order")),
+        }
+    }
+}
