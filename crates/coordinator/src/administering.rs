@@ -21,6 +21,7 @@ impl Leading<'_> {
         let outcome = match order {
             AdminOrder::AddMember(node) => self.add_member(node),
             AdminOrder::RemoveMember(node) => self.remove_member(node),
+            AdminOrder::RemoveLost(node) => self.remove_lost(now, node),
             AdminOrder::Lead(node) => self.let_lead(now, node),
             AdminOrder::GroupOf(members) => self.make_group_of(members),
             AdminOrder::Finalize => self.finalize(),
@@ -34,10 +35,10 @@ impl Leading<'_> {
 
     fn add_member(&mut self, node: NodeId) -> AdminOutcome {
         if let Some(of) = member_of(self.decided(), node) {
-            return match (self.decided().leaving.contains(&of.member), self.counts(of.member)) {
-                (true, _) => {
-                    refused(format!("the member of {node} is just leaving, and its folder becomes none again"))
-                }
+            let member = of.member;
+            return match (self.decided().leaving.contains(&member), self.counts(member)) {
+                (true, true) => self.begin(&[Command::MemberStays { member }], format!("the member of {node} stays")),
+                (true, false) => refused(format!("the member of {node} is gone, and its folder becomes none again")),
                 (false, true) => Done(format!("{node} hosts a member of the coordinator's group")),
                 (false, false) => Later(format!("{node} learns what the group knows, and counts when it has that")),
             };
@@ -46,6 +47,7 @@ impl Leading<'_> {
             return refused(self.why_no_candidate(node));
         };
         let (wanted, staying) = (self.decided().group_wanted, staying(self.decided()));
+        let mut commands = vec![Command::MemberAt { of }];
         if staying >= usize::from(wanted) {
             let (more, can_be) = (wanted + 2, staying + self.candidates().count());
             if more > GROUP_MAX {
@@ -57,10 +59,29 @@ impl Leading<'_> {
                      remove a member first"
                 ));
             }
-            self.decide(Command::GroupWanted { members: more });
+            commands.insert(0, Command::GroupWanted { members: more });
         }
-        self.decide(Command::MemberAt { of });
-        Later(format!("{node} becomes a member"))
+        self.begin(&commands, format!("{node} becomes a member"))
+    }
+
+    /// Decides what an order needs, if all of that may be (R9.11).
+    fn begin(&mut self, commands: &[Command], then: String) -> AdminOutcome {
+        if let Some(why) = commands.iter().find_map(|command| self.decided().permits(command).err()) {
+            return refused(format!("that cannot be now ({why}): try again when what was ordered before is done"));
+        }
+        commands.iter().for_each(|command| self.decide(command.clone()));
+        Later(then)
+    }
+
+    /// A folder is gone, and the member with it; unless that is a mistake.
+    fn remove_lost(&mut self, now: Tick, node: NodeId) -> AdminOutcome {
+        let member = member_of(self.decided(), node).map(|of| of.member);
+        let speaks =
+            |member| member == self.member.ledger.me() || self.member.ledger.has_heard(now, member, self.silence());
+        match member.filter(|&member| speaks(member)) {
+            Some(_) => refused(format!("the member of {node} is not lost: it speaks")),
+            None => self.remove_member(node),
+        }
     }
 
     fn why_no_candidate(&self, node: NodeId) -> String {
@@ -84,11 +105,14 @@ impl Leading<'_> {
             return Done(format!("{node} hosts no member of the coordinator's group"));
         };
         if self.decided().leaving.contains(&of.member) {
-            return Later(format!("the member of {node} leaves when another one counts in its place"));
+            return Later(format!(
+                "the member of {node} leaves when another one counts in its place (kasha admin coordinator add --node {} takes it back)",
+                node.0
+            ));
         }
         if !self.counts(of.member) {
-            self.decide(Command::MemberGone { member: of.member });
-            return Later(format!("{node} was to become a member, and becomes none"));
+            let ends = [Command::InvitationEnds { member: of.member }];
+            return self.begin(&ends, format!("{node} was to become a member, and becomes none"));
         }
         let (left, wanted) = (staying(self.decided()) - 1, self.decided().group_wanted);
         if left == 0 {
@@ -100,8 +124,7 @@ impl Leading<'_> {
                 wanted.saturating_sub(2).max(1)
             ));
         }
-        self.decide(Command::MemberLeaves { member: of.member });
-        Later(format!("the member of {node} leaves"))
+        self.begin(&[Command::MemberLeaves { member: of.member }], format!("the member of {node} leaves"))
     }
 
     fn let_lead(&mut self, now: Tick, node: NodeId) -> AdminOutcome {
@@ -141,7 +164,11 @@ impl Leading<'_> {
         }
         let there = self.member.ledger.lists().members.len();
         let is_so = there == usize::from(members) && self.decided().leaving.is_empty();
-        let said = format!("the coordinator's group is of {there}, and is to be of {members}");
+        let leaving = match self.decided().leaving.is_empty() {
+            true => "",
+            false => "; a member is to leave, and nobody has taken its place yet",
+        };
+        let said = format!("the coordinator's group is of {there}, and is to be of {members}{leaving}");
         if is_so { Done(format!("the coordinator's group is of {members}")) } else { Later(said) }
     }
 

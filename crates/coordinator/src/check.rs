@@ -96,12 +96,16 @@ impl State {
             }
             Command::GroupWanted { members } => Self::permits_group_of(*members),
             Command::MemberLeaves { member } => self.permits_member_leaves(*member),
+            Command::MemberStays { member } => {
+                must!(self.leaving.contains(member), "{member} does not leave");
+                Ok(())
+            }
             Command::Raise { level } => {
                 must!(*level > self.level, "R7.6: levels rise, and the cluster is at {}", self.level);
                 Ok(())
             }
             Command::MemberAt { of } => self.permits_member_at(of),
-            Command::MemberGone { member } => self.permits_member_gone(*member),
+            Command::MemberGone { member } | Command::InvitationEnds { member } => self.permits_member_gone(*member),
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
     }

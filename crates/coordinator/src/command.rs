@@ -203,6 +203,17 @@ commands! {
         /// The member.
         member: MemberId,
     },
+    /// The operator has thought better of it: this member stays.
+    MemberStays = 23 {
+        /// The member.
+        member: MemberId,
+    },
+    /// Nobody with this id has come, and nobody is waited for any more. Unlike a member, its folder has promised nothing: it may be invited
+    /// again, with another id.
+    InvitationEnds = 24 {
+        /// The id.
+        member: MemberId,
+    },
     /// Every process of the cluster can work at this level: from now on what needs it may be said and written (R7.6).
     Raise = 22 {
         /// The new level.
@@ -239,6 +250,8 @@ impl Command {
             | Self::MemberGone { .. }
             | Self::GroupWanted { .. }
             | Self::MemberLeaves { .. }
+            | Self::MemberStays { .. }
+            | Self::InvitationEnds { .. }
             | Self::Raise { .. }
             | Self::BoundLeases { .. } => None,
         }

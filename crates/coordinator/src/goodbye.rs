@@ -39,14 +39,14 @@ impl Goodbye {
     /// What it follows from.
     pub(crate) fn basis(self, ledger: &Ledger) -> Basis {
         match self {
-            Self::Kind(_) | Self::Payload(_) | Self::Heartbeat(_) => Basis::NO_COMMAND,
+            // A level is told when it is committed, and never falls.
+            Self::Kind(_) | Self::Payload(_) | Self::Heartbeat(_) | Self::Level(..) => Basis::NO_COMMAND,
             Self::IdTaken(_)
             | Self::Outdated(..)
             | Self::OlderCopy(_)
             | Self::Addresses(_)
             | Self::TooManyNodes(_)
             | Self::TooManyClients
-            | Self::Level(..)
             | Self::MemoryLost(_) => ledger.all_decided(),
         }
     }

@@ -8,8 +8,9 @@
 //! for such a one goes to the addresses with which this process was started, too. A frame names its receiver, and whoever else gets it does
 //! nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{Incarnation, MemberId, Tick};
@@ -17,18 +18,23 @@ use kasha_viewstamped::Message;
 use kasha_wire::message::{Grouped, NotLeader};
 use kasha_wire::{Bytes, GroupMember, Levels};
 
+use crate::goodbye::Goodbye;
 use crate::ledger::Basis;
 use crate::limits::COUNT_MAX;
 use crate::member::Member;
 use crate::outbox::Out;
+
+/// After a member was not reached where the state says, it is spoken to elsewhere, too, for so long: an attempt to reach it there takes less,
+/// even if nothing comes back.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(30);
 
 /// Where the other members are.
 #[derive(Debug, Default)]
 pub(crate) struct Others {
     /// The addresses that the shell knows.
     routes: BTreeMap<MemberId, SocketAddr>,
-    /// Members that do not answer where the state says.
-    unreachable: BTreeSet<MemberId>,
+    /// When members were not reached where the state says.
+    unreachable: BTreeMap<MemberId, Tick>,
     /// Where each spoke last.
     spoke: BTreeMap<MemberId, Endpoint>,
     /// The newest process of each that has spoken.
@@ -39,23 +45,21 @@ pub(crate) struct Others {
 
 impl Others {
     /// Where to say something to a member: it is to get there once at least. `seeds`: further addresses at which members may be.
-    fn endpoints(&self, member: MemberId, seeds: usize) -> Vec<Endpoint> {
-        let is_routed = self.routes.contains_key(&member);
-        if is_routed && !self.unreachable.contains(&member) {
-            return vec![Endpoint::Member(member)];
-        }
-        if let Some(&spoke) = self.spoke.get(&member) {
-            return vec![spoke];
-        }
-        let seeds = (0..).take(seeds).map(Endpoint::Seed);
-        is_routed.then_some(Endpoint::Member(member)).into_iter().chain(seeds).collect()
+    fn endpoints(&self, now: Tick, member: MemberId, seeds: usize) -> Vec<Endpoint> {
+        let routed = self.routes.contains_key(&member).then_some(Endpoint::Member(member));
+        let was_reached =
+            !self.unreachable.get(&member).is_some_and(|then| now.since(*then) < UNREACHABLE_FOR) && routed.is_some();
+        let elsewhere = match self.spoke.get(&member) {
+            _ if was_reached => Vec::new(),
+            // That connection may be dead, and nobody has told us.
+            Some(&spoke) => vec![spoke],
+            None => (0..).take(seeds).map(Endpoint::Seed).collect(),
+        };
+        routed.into_iter().chain(elsewhere).collect()
     }
 
     /// A member speaks.
     fn note_heard(&mut self, member: MemberId, from: Endpoint, levels: Levels) {
-        if from == Endpoint::Member(member) {
-            self.unreachable.remove(&member);
-        }
         self.spoke.insert(member, from);
         self.levels.insert(member, levels);
     }
@@ -68,12 +72,12 @@ impl Others {
     }
 
     /// A connection is closed. Returns the member that is not reached any more.
-    pub(crate) fn on_closed(&mut self, end: Endpoint) -> Option<MemberId> {
+    pub(crate) fn on_closed(&mut self, now: Tick, end: Endpoint) -> Option<MemberId> {
         let spoke = self.spoke.iter().find(|(_, known)| **known == end).map(|(member, _)| *member);
         self.spoke.retain(|_, known| *known != end);
         match end {
             Endpoint::Member(member) => {
-                self.unreachable.insert(member);
+                self.unreachable.insert(member, now);
                 Some(member)
             }
             Endpoint::Conn(_) | Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_) => spoke,
@@ -83,7 +87,10 @@ impl Others {
 
 impl Member {
     /// Another member speaks.
-    pub(crate) fn on_grouped(&mut self, now: Tick, from: Endpoint, said: &Grouped) {
+    ///
+    /// # Errors
+    /// If its process cannot work at the level of the cluster. One that can work at none so low is no trouble: this member lags.
+    pub(crate) fn on_grouped(&mut self, now: Tick, from: Endpoint, said: &Grouped) -> Result<(), Goodbye> {
         let &Grouped { from: member, process, to, folder, .. } = said;
         let ours = self.options.process.identity();
         if folder == ours {
@@ -92,14 +99,19 @@ impl Member {
         // What is for another folder, or comes from a process that another one has followed, does nothing here.
         let is_for_us = to == self.ledger.me() && (folder == ours || folder == 0);
         if !is_for_us || member == to || !self.is_known(member, process) || !self.others.is_newest(member, process) {
-            return;
+            return Ok(());
         }
-        let Ok(message) = Message::decode(&said.message.0) else { return };
+        let level = self.ledger.committed().level;
+        if said.levels.latest() < level {
+            return Err(Goodbye::Level(said.levels, level));
+        }
+        let Ok(message) = Message::decode(&said.message.0) else { return Ok(()) };
         if message.view().number > COUNT_MAX {
-            return;
+            return Ok(());
         }
         self.others.note_heard(member, from, said.levels);
         self.ledger.on_message(now, member, message);
+        Ok(())
     }
 
     /// Whether a process may speak for this member: it has the member's folder, and the member has not left. Whoever lags may not know it
@@ -130,7 +142,7 @@ impl Member {
             let mut out = Out::new(out);
             let frame = out.encode(&Grouped { from, process, to, folder, levels, message: Bytes(bytes) });
             // The log says nothing before it may: what is on the disk is in the message.
-            for end in self.others.endpoints(to, self.options.seeds.len()) {
+            for end in self.others.endpoints(self.last_step, to, self.options.seeds.len()) {
                 self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);
             }
         }

@@ -58,8 +58,9 @@ impl Leading<'_> {
         if node == NodeId(0) || cores > usize::from(CORES_MAX) || usize::from(core) >= cores {
             return Err(Goodbye::Heartbeat(node));
         }
-        if !heartbeat.levels.include(self.decided().level) {
-            return Err(Goodbye::Level(heartbeat.levels, self.decided().level));
+        let level = self.member.ledger.committed().level;
+        if !heartbeat.levels.include(level) {
+            return Err(Goodbye::Level(heartbeat.levels, level));
         }
         let Some(index) = self.decided().node_index(node) else {
             if self.decided().nodes.len() >= NODES_MAX {

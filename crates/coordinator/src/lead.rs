@@ -40,8 +40,8 @@ pub(crate) struct Lead {
     pub(crate) since: Tick,
     /// Members, and those that were invited, that say nothing, and since when this leader knows that.
     pub(crate) silent: BTreeMap<MemberId, Tick>,
-    /// When another member was asked last to lead.
-    pub(crate) handed_over: Option<Tick>,
+    /// Which other member was asked last to lead, and when.
+    pub(crate) handed_over: Option<(MemberId, Tick)>,
     /// The round that confirms that this member led when it was told of more than it knows.
     pub(crate) loss_round: Option<RoundNumber>,
     /// The number of new terms in this lease period, and when the period began.
@@ -140,8 +140,8 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
     if !config.group.contains(&of) {
         commands.push(Command::MemberAt { of });
     }
-    // A flag makes a cluster's first size, or makes a group of what was one member. Later an operator says it (R9.12).
-    if !unchosen.group && options.group != state.group_wanted && config.group.len() == 1 {
+    // A flag makes a cluster's first size. Later an operator says it (R9.12).
+    if !unchosen.group && options.group != state.group_wanted && config.shards.is_empty() {
         commands.push(Command::GroupWanted { members: options.group });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).

@@ -179,11 +179,12 @@ impl Coordinator {
             return;
         }
         let message = match message_of(kind, payload) {
-            Ok(ToCoordinator::Grouped(said)) if !said.levels.include(self.state().level) => {
-                let why = Goodbye::Level(said.levels, self.state().level);
-                return self.member.say_goodbye(from, why, out);
+            Ok(ToCoordinator::Grouped(said)) => {
+                if let Err(why) = self.member.on_grouped(now, from, &said) {
+                    self.member.say_goodbye(from, why, out);
+                }
+                return;
             }
-            Ok(ToCoordinator::Grouped(said)) => return self.member.on_grouped(now, from, &said),
             other => other,
         };
         match (message, self.leading()) {

@@ -157,7 +157,7 @@ impl Member {
     }
 
     pub(crate) fn on_closed(&mut self, now: Tick, end: Endpoint) {
-        if let Some(member) = self.others.on_closed(end) {
+        if let Some(member) = self.others.on_closed(now, end) {
             self.ledger.on_closed(now, member);
         }
         self.links.retain(|_, link| link.end != end);

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kasha_types::{MemberId, NodeId, Tick};
-use kasha_viewstamped::Change;
+use kasha_viewstamped::{Change, MEMBERS_MAX};
 use kasha_wire::GroupMember;
 
 use crate::lead::Leading;
 use crate::ledger::Ledger;
-use crate::limits::SILENT_LEASES;
+use crate::limits::{FORMING_LEASES, SILENT_LEASES};
 use crate::{Command, CoordinatorOptions};
 
 /// The nodes of our own process, if those are cut off whenever this leader is (R7.8): a leader that needs members of other processes for its
@@ -31,11 +31,11 @@ pub(crate) fn nodes_cut_off_with_us(options: &CoordinatorOptions, ledger: &Ledge
 impl Leading<'_> {
     /// One step towards the group that is wanted.
     pub(crate) fn see_to_members(&mut self, now: Tick) {
-        self.fit_the_group_to_the_nodes();
-        let wanted = usize::from(self.decided().group_wanted);
         let members = self.member.ledger.lists().members;
         self.note_silent(now);
         self.note_addresses();
+        self.fit_the_group_to_the_nodes(now, &members);
+        let wanted = usize::from(self.decided().group_wanted);
         let replaced_by = self.member.options.replaces_after;
         let gone = self.longest_silent(&members).filter(|(_, since)| now.since(*since) >= replaced_by);
         let is_replaced = gone.is_some() || self.decided().leaving.iter().any(|of| members.contains(of));
@@ -43,12 +43,22 @@ impl Leading<'_> {
             self.shrink(now, &members);
         } else if members.len() < wanted || is_replaced {
             self.grow(now, &members, wanted.max(members.len() + usize::from(is_replaced)));
+        } else {
+            // Whoever they were to replace is back, or the group is to be smaller by now.
+            let needless: Vec<_> = self.invited(&members).collect();
+            needless.into_iter().for_each(|member| self.decide(Command::InvitationEnds { member }));
         }
     }
 
+    /// Those that were invited and do not count yet.
+    fn invited(&self, members: &BTreeSet<MemberId>) -> impl Iterator<Item = MemberId> {
+        let group = self.decided().configuration.group.iter().map(|of| of.member);
+        group.filter(|of| !members.contains(of))
+    }
+
     /// A size that nobody chose is at most what the nodes of a new cluster can host (R9.14). All of them are there, and each has said
-    /// whether it can host a member.
-    fn fit_the_group_to_the_nodes(&mut self) {
+    /// whether it can host a member. Perhaps it says so, and is not reached where it listens: then it cannot.
+    fn fit_the_group_to_the_nodes(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         let state = self.decided();
         let is_forming = state.configuration.shards.is_empty()
             && state.alive_nodes().count() >= usize::from(state.nodes_wanted())
@@ -56,17 +66,23 @@ impl Leading<'_> {
         if !is_forming {
             return;
         }
-        let can_be = state.configuration.group.len() + self.candidates().count();
+        let patience = self.member.options.node_lease * FORMING_LEASES;
+        let is_awaited = |of: &MemberId| self.lead.silent.get(of).is_none_or(|since| now.since(*since) < patience);
+        let come = self.invited(members).filter(is_awaited).count();
+        // Who does not come is not invited a second time.
+        let not_come: Vec<_> = self.invited(members).filter(|of| !is_awaited(of)).collect();
+        let more = if not_come.is_empty() { self.candidates().count() } else { 0 };
+        let can_be = members.len() + come + more;
         if can_be < usize::from(state.group_wanted) {
-            let members = u8::try_from(can_be - (can_be + 1) % 2).expect("fewer than are wanted");
-            self.decide(Command::GroupWanted { members });
+            let fits = u8::try_from(can_be - (can_be + 1) % 2).expect("fewer than are wanted");
+            self.decide(Command::GroupWanted { members: fits });
+            not_come.into_iter().for_each(|member| self.decide(Command::InvitationEnds { member }));
         }
     }
 
     /// Invites who is missing, and takes in who has learnt everything.
     fn grow(&mut self, now: Tick, members: &BTreeSet<MemberId>, wanted: usize) {
-        let group = &self.decided().configuration.group;
-        let mut invited: Vec<MemberId> = group.iter().map(|of| of.member).filter(|of| !members.contains(of)).collect();
+        let mut invited: Vec<MemberId> = self.invited(members).collect();
         if members.len() + invited.len() >= wanted {
             self.give_up_an_invitation(now, &invited);
         }
@@ -89,43 +105,58 @@ impl Leading<'_> {
         self.lead.changed |= self.member.ledger.change(now, &change);
     }
 
-    /// One member leaves: one that an operator wants to leave, or else the one that has been silent for longest, or else the last one. Not if those that are left, and speak, would be no
-    /// majority: the change could never be committed then, and nobody could lead.
+    /// One member leaves: one that an operator wants to leave, or else the one that has been silent for longest, or else the last one. Not if
+    /// those that are left, and speak, would be no majority: the change could never be committed then, and nobody could lead.
     fn shrink(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         let me = self.member.ledger.me();
         let leaving: Vec<_> = self.decided().leaving.iter().copied().filter(|of| members.contains(of)).collect();
         if leaving == [me] {
             return self.hand_over_to_anybody(now, members);
         }
-        let of_operator = leaving.into_iter().find(|&of| of != me);
-        let silent = || self.longest_silent(members).map(|(member, _)| member);
-        let last = || members.iter().rev().copied().find(|&of| of != me);
-        let Some(leaves) = of_operator.or_else(silent).or_else(last) else { return };
-        let left = members.iter().filter(|&&of| of != leaves);
-        let speak = left.clone().filter(|of| !self.lead.silent.contains_key(of)).count();
+        let silent = self.longest_silent(members).map(|(member, _)| member);
+        let last = members.iter().rev().copied().find(|&of| of != me);
+        let may_leave = leaving.into_iter().filter(|&of| of != me).chain(silent).chain(last);
+        let leaves_a_majority = |leaves: &MemberId| {
+            let left = members.iter().filter(|of| *of != leaves);
+            let speak = left.clone().filter(|of| !self.lead.silent.contains_key(of)).count();
+            2 * speak > left.count()
+        };
         // Who has just begun to lead has not heard everybody yet.
         let knows = now.since(self.lead.since) >= self.silence();
-        if knows && 2 * speak > left.count() && self.member.ledger.change(now, &Change::Remove(leaves)) {
-            self.decide(Command::MemberGone { member: leaves });
+        let leaves = may_leave.filter(|_| knows).find(leaves_a_majority);
+        if let Some(member) = leaves
+            && self.member.ledger.change(now, &Change::Remove(member))
+        {
+            self.decide(Command::MemberGone { member });
         }
     }
 
-    /// This leader is to leave: another member leads first.
+    /// This leader is to leave: another member leads first. One after the other is asked, since the disk of one may hang.
     fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         let leaving = &self.decided().leaving;
-        let may_lead = |of: &MemberId| !leaving.contains(of) && !self.lead.silent.contains_key(of);
-        if let Some(to) = members.iter().copied().find(may_lead) {
-            self.hand_over(now, to);
+        let may_lead = |of: &&MemberId| !leaving.contains(of) && !self.lead.silent.contains_key(of);
+        let asked = self.lead.handed_over.map_or(MemberId(0), |(asked, _)| asked);
+        let behind = members.range(MemberId(asked.0 + 1)..).chain(members);
+        let in_turn: Vec<_> = behind.filter(may_lead).copied().collect();
+        if !self.has_just_handed_over(now) {
+            let _ = in_turn.into_iter().find(|&to| self.hand_over(now, to));
         }
+    }
+
+    /// Whether a member was asked to lead and may yet do so.
+    fn has_just_handed_over(&self, now: Tick) -> bool {
+        let pause = self.member.options.node_lease / 2;
+        self.lead.handed_over.is_some_and(|(_, then)| now.since(then) < pause)
     }
 
     /// Asks another member to lead: not again and again while it does not answer. Returns whether it may lead by what it has.
     pub(crate) fn hand_over(&mut self, now: Tick, to: MemberId) -> bool {
-        let pause = self.member.options.node_lease / 2;
-        let has_just_asked = self.lead.handed_over.is_some_and(|then| now.since(then) < pause);
-        let may = has_just_asked || self.member.ledger.hand_over(to);
-        if may && !has_just_asked {
-            self.lead.handed_over = Some(now);
+        if self.has_just_handed_over(now) {
+            return true;
+        }
+        let may = self.member.ledger.hand_over(to);
+        if may {
+            self.lead.handed_over = Some((to, now));
         }
         may
     }
@@ -139,7 +170,7 @@ impl Leading<'_> {
         if let Some(&member) = invited.iter().find(|member| waited(member))
             && self.candidate().is_some()
         {
-            self.decide(Command::MemberGone { member });
+            self.decide(Command::InvitationEnds { member });
         }
     }
 
@@ -184,7 +215,8 @@ impl Leading<'_> {
     /// and not by its address: a folder that is new knows nothing of what was promised there (R9.6).
     pub(crate) fn candidates(&self) -> impl Iterator<Item = GroupMember> {
         let state = self.decided();
-        let hosts_none = |node: &NodeId| !state.configuration.group.iter().any(|of| of.node == *node);
+        let group = &state.configuration.group;
+        let hosts_none = |node: &NodeId| group.len() < MEMBERS_MAX && !group.iter().any(|of| of.node == *node);
         let as_member = |node: NodeId| {
             let address = *self.member.controls.get(&node)?;
             let folder = state.configuration.node(node)?.incarnation.identity();

@@ -156,7 +156,7 @@ impl CoordinatorOptions {
             if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
         };
         let name = |durability| format!("{durability:?}").to_lowercase();
-        if !options.levels.include(state.level) {
+        if options.levels.latest() < state.level {
             return Err(StartError::Level { levels: options.levels, level: state.level });
         }
         fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;

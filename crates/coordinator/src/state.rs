@@ -126,7 +126,7 @@ impl State {
             group_wanted: options.group,
             former_members: Vec::new(),
             leaving: Vec::new(),
-            level: Level::FIRST,
+            level: options.levels.latest(),
             digest: 0,
         }
     }
@@ -302,6 +302,11 @@ impl State {
                 self.apply_member_gone(*member);
                 true
             }
+            Command::InvitationEnds { member } => {
+                self.configuration.group.retain(|of| of.member != *member);
+                self.leaving.retain(|of| of != member);
+                true
+            }
             // All processes are to learn it.
             Command::Raise { level } => {
                 self.level = *level;
@@ -311,6 +316,7 @@ impl State {
             | Command::ReserveClients { .. }
             | Command::GroupWanted { .. }
             | Command::MemberLeaves { .. }
+            | Command::MemberStays { .. }
             | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
@@ -327,6 +333,7 @@ impl State {
             Command::ReserveClients { below } => self.clients_below = below,
             Command::GroupWanted { members } => self.group_wanted = members,
             Command::MemberLeaves { member } => self.leaving.push(member),
+            Command::MemberStays { member } => self.leaving.retain(|of| *of != member),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }

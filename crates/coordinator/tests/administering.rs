@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{MemberId, NodeId};
-use kasha_wire::message::{AdminOrder, AdminOutcome, Administer, Administered};
+use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, RemoveMember};
+use kasha_wire::message::{AdminOutcome, Administer, Administered};
 use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
 
 use crate::common::{MemoryDisk, World};
-use crate::group::{Group, STRANGER, first_identity, process_options};
+use crate::group::{Group, SIZE, STRANGER, first_identity, process_options};
 
 impl Group {
     fn leader(&self) -> usize {
@@ -70,18 +71,15 @@ fn the_lead_goes_where_the_operator_wants_it() {
     let mut group = Group::serving();
     for index in [1, 2, 0, 1] {
         let node = NodeId(index + 1);
-        group.obey(AdminOrder::Lead(node));
+        group.obey(Lead(node));
         assert_eq!(group.leader(), usize::from(index));
-        assert_eq!(
-            group.order(AdminOrder::Lead(node)),
-            Some(AdminOutcome::Done(format!("the member of {node} leads")))
-        );
+        assert_eq!(group.order(Lead(node)), Some(AdminOutcome::Done(format!("the member of {node} leads"))));
     }
-    assert!(group.refuses(AdminOrder::Lead(NodeId(9))).contains("K0510"));
+    assert!(group.refuses(Lead(NodeId(9))).contains("K0510"));
     let silent = (group.leader() + 1) % 3;
     group.kill(silent);
     group.run(4_000);
-    assert!(group.refuses(AdminOrder::Lead(NodeId(silent as u16 + 1))).contains("says nothing"));
+    assert!(group.refuses(Lead(NodeId(silent as u16 + 1))).contains("says nothing"));
     assert!(group.is_well());
 }
 
@@ -91,18 +89,18 @@ fn r9_6_a_member_leaves_when_another_one_counts_in_its_place() {
     for (removed, left) in [(3, BTreeSet::from([1, 2, 4])), (1, BTreeSet::new())] {
         if left.is_empty() {
             // Nobody can take the place of a second one: the folder of node 3 was a member's.
-            let why = group.refuses(AdminOrder::RemoveMember(NodeId(removed)));
+            let why = group.refuses(RemoveMember(NodeId(removed)));
             assert!(why.contains("no other node") && why.contains("size 1"), "{why}");
             continue;
         }
         let mut sizes = BTreeSet::new();
-        while !matches!(group.order(AdminOrder::RemoveMember(NodeId(removed))), Some(AdminOutcome::Done(_))) {
+        while !matches!(group.order(RemoveMember(NodeId(removed))), Some(AdminOutcome::Done(_))) {
             sizes.insert(group.counting().len());
         }
         assert!(sizes.iter().all(|size| [3, 4].contains(size)), "never less than three: {sizes:?}");
         assert_eq!(group.counting(), left);
     }
-    let why = group.refuses(AdminOrder::AddMember(NodeId(3)));
+    let why = group.refuses(AddMember(NodeId(3)));
     assert!(why.contains("becomes none again"), "{why}");
     assert!(group.is_well());
 }
@@ -111,7 +109,7 @@ fn r9_6_a_member_leaves_when_another_one_counts_in_its_place() {
 fn the_leader_s_own_member_can_be_removed() {
     let mut group = Group::serving_of(4);
     let leader = group.leader();
-    group.obey(AdminOrder::RemoveMember(NodeId(leader as u16 + 1)));
+    group.obey(RemoveMember(NodeId(leader as u16 + 1)));
     assert_ne!(group.leader(), leader);
     assert_eq!(group.counting().len(), 3);
     assert!(!group.counting().contains(&(leader as u64 + 1)));
@@ -125,7 +123,7 @@ fn what_was_ordered_outlives_the_leader() {
     let mut group = Group::serving_of(4);
     let leader = group.leader();
     let removed = (0..3).find(|index| *index != leader).unwrap();
-    let outcome = group.order(AdminOrder::RemoveMember(NodeId(removed as u16 + 1)));
+    let outcome = group.order(RemoveMember(NodeId(removed as u16 + 1)));
     assert!(matches!(outcome, Some(AdminOutcome::Later(_))), "{outcome:?}");
     group.kill(leader);
     group.run(6_000);
@@ -138,11 +136,11 @@ fn what_was_ordered_outlives_the_leader() {
 #[test]
 fn the_group_grows_and_shrinks_by_two() {
     let mut group = Group::serving_of(5);
-    let why = group.refuses(AdminOrder::GroupOf(4));
+    let why = group.refuses(GroupOf(4));
     assert!(why.contains("odd"), "{why}");
-    assert!(group.refuses(AdminOrder::GroupOf(7)).contains("at most 5"));
-    group.obey(AdminOrder::AddMember(NodeId(5)));
-    group.obey(AdminOrder::GroupOf(5));
+    assert!(group.refuses(GroupOf(7)).contains("at most 5"));
+    group.obey(AddMember(NodeId(5)));
+    group.obey(GroupOf(5));
     assert_eq!(group.counting().len(), 5);
     for index in [0, 1] {
         group.kill(index);
@@ -152,22 +150,22 @@ fn the_group_grows_and_shrinks_by_two() {
     assert!(group.answers(leader), "three of five are a majority");
     [0, 1].into_iter().for_each(|index| group.start(index));
     group.run(3_000);
-    group.obey(AdminOrder::GroupOf(3));
+    group.obey(GroupOf(3));
     assert_eq!(group.counting().len(), 3);
-    group.obey(AdminOrder::GroupOf(1));
+    group.obey(GroupOf(1));
     assert_eq!(group.counting().len(), 1);
     let only = *group.counting().first().unwrap();
-    assert!(group.refuses(AdminOrder::RemoveMember(NodeId(only as u16))).contains("only member"));
+    assert!(group.refuses(RemoveMember(NodeId(only as u16))).contains("only member"));
     assert!(group.is_well());
 }
 
 #[test]
 fn one_more_member_needs_another_one_beside_it() {
     let mut group = Group::serving_of(4);
-    let why = group.refuses(AdminOrder::AddMember(NodeId(4)));
+    let why = group.refuses(AddMember(NodeId(4)));
     assert!(why.contains("no other node can host one"), "{why}");
-    assert!(group.refuses(AdminOrder::AddMember(NodeId(9))).contains("start it first"));
-    assert!(group.refuses(AdminOrder::GroupOf(5)).contains("only 4 nodes"));
+    assert!(group.refuses(AddMember(NodeId(9))).contains("start it first"));
+    assert!(group.refuses(GroupOf(5)).contains("only 4 nodes"));
     assert_eq!(group.counting().len(), 3);
 }
 
@@ -188,14 +186,14 @@ impl Group {
 #[test]
 fn r7_6_the_level_rises_when_every_process_can_work_at_it() {
     let mut group = Group::serving();
-    assert!(matches!(group.order(AdminOrder::Finalize), Some(AdminOutcome::Done(_))), "the highest that there is");
+    assert!(matches!(group.order(Finalize), Some(AdminOutcome::Done(_))), "the highest that there is");
     group.upgrade(0, levels(1, 2));
-    group.obey(AdminOrder::Lead(NodeId(1)));
+    group.obey(Lead(NodeId(1)));
     group.run(1_000);
-    let why = group.refuses(AdminOrder::Finalize);
+    let why = group.refuses(Finalize);
     assert!(why.contains("none above level 1") && why.contains("K0511"), "{why}");
     [1, 2].into_iter().for_each(|index| group.upgrade(index, levels(1, 2)));
-    let told = group.obey(AdminOrder::Finalize);
+    let told = group.obey(Finalize);
     assert!(told.contains("level 2"), "{told}");
     group.run(500);
     assert!((0..3).all(|index| group.member(index).coordinator.state().level() == Level(2)));
@@ -223,4 +221,199 @@ fn r9_14_a_group_is_no_larger_than_the_nodes_can_host() {
     chosen.without_control.insert(2);
     chosen.run(3_000);
     assert!(chosen.config(chosen.leader()).shards.is_empty(), "who has chosen three waits for three");
+}
+
+/// Orders alone: four members leave, and others are added, while no newcomer catches up (their control ports are closed, say).
+#[test]
+fn orders_never_make_the_leader_propose_what_may_not_be() {
+    let mut group = Group::serving_of(9);
+    group.obey(GroupOf(5));
+    let leader = group.leader();
+    assert_eq!(group.counting().len(), 5);
+    let members: BTreeSet<NodeId> = group.config(leader).group.iter().map(|of| of.node).collect();
+    let others: Vec<NodeId> = (1..=9).map(NodeId).filter(|node| !members.contains(node)).collect();
+    // The nodes are alive, their member ports do not answer.
+    for node in &others {
+        group.kill(usize::from(node.0) - 1);
+    }
+    let staying = NodeId(leader as u16 + 1);
+    let mut leave = members.into_iter().filter(|node| *node != staying);
+    for step in 0..4 {
+        group.order(RemoveMember(leave.next().unwrap()));
+        group.order(AddMember(others[step]));
+    }
+}
+
+/// The leader dies between the two operations of a removal: the list, and `MemberGone`.
+#[test]
+fn r9_6_a_removal_that_was_cut_in_two_is_completed_by_the_next_leader() {
+    const MEMBER_GONE: u8 = 19;
+    let mut group = Group::serving_of(4);
+    let leader = group.leader();
+    let removed = NodeId((0..3).find(|index| *index != leader).unwrap() as u16 + 1);
+    group.loses = Some(MEMBER_GONE);
+    for _ in 0..100 {
+        group.order(RemoveMember(removed));
+        if group.mute.is_some() {
+            break;
+        }
+    }
+    assert_eq!(group.mute, Some(leader));
+    group.kill(leader);
+    (group.loses, group.mute) = (None, None);
+    group.run(20_000);
+    assert!(!group.leaders().is_empty(), "nobody leads, and two of the three members are there");
+    group.start(leader);
+    group.run(6_000);
+    group.obey(RemoveMember(removed));
+}
+
+/// One is to leave and its successor does not come; two others die; the operator makes the group smaller.
+#[test]
+fn a_group_shrinks_by_its_dead_members_if_another_one_may_not_leave() {
+    let mut group = Group::serving_of(6);
+    group.obey(GroupOf(5));
+    let leader = group.leader();
+    let members: Vec<NodeId> = group.config(leader).group.iter().map(|of| of.node).collect();
+    let sixth = (1..=6).map(NodeId).find(|node| !members.contains(node)).unwrap();
+    group.kill(usize::from(sixth.0) - 1);
+    let mut others = members.into_iter().filter(|node| usize::from(node.0) - 1 != leader);
+    group.order(RemoveMember(others.next().unwrap()));
+    for dead in others.take(2) {
+        group.kill(usize::from(dead.0) - 1);
+    }
+    group.run(3_000);
+    let mut last = None;
+    for _ in 0..300 {
+        last = group.order(GroupOf(3));
+        if group.counting().len() == 3 {
+            return;
+        }
+    }
+    panic!("30 s later: {last:?} {:?}", group.counting());
+}
+
+/// By default: nobody chose a size, and the ports of members (a thousand further) are not reachable from the first process.
+#[test]
+fn r9_14_a_new_cluster_forms_although_members_are_not_reached_where_they_listen() {
+    let mut group = Group::with(|options| options.unchosen.group = true);
+    group.cuts.extend([(0, 1), (0, 2)]);
+    group.run(60_000);
+    assert!(
+        !group.config(group.leader()).shards.is_empty(),
+        "nothing is placed after a minute, all three nodes are alive"
+    );
+}
+
+/// A release that has dropped the first level: a newcomer.
+#[test]
+fn r7_6_a_newcomer_learns_from_a_leader_that_does_not_know_the_first_level() {
+    newcomer_at(levels(2, 3));
+}
+
+#[test]
+fn r7_6_the_same_with_a_release_that_knows_the_first_level() {
+    newcomer_at(levels(1, 3));
+}
+
+fn newcomer_at(later: Levels) {
+    let mut group = Group::serving_of(4);
+    for index in 0..4 {
+        group.levels.insert(index, levels(1, 2));
+        group.kill(index);
+        group.start_any(index);
+        group.run(4_000);
+    }
+    group.obey(Finalize);
+    for index in 0..3 {
+        group.levels.insert(index, later);
+        group.kill(index);
+        group.start_any(index);
+        group.run(4_000);
+    }
+    group.levels.insert(3, later);
+    group.kill(3);
+    group.start_any(3);
+    group.run(4_000);
+    let leader = group.leader();
+    assert_eq!(group.member(leader).coordinator.state().level(), Level(2));
+    let removed = NodeId((0..3).find(|index| *index != leader).unwrap() as u16 + 1);
+    let mut last = None;
+    for _ in 0..200 {
+        last = group.order(RemoveMember(removed));
+        if matches!(last, Some(AdminOutcome::Done(_))) {
+            return;
+        }
+    }
+    panic!("{last:?}");
+}
+
+/// A release that has dropped the first level: a new cluster.
+#[test]
+fn r7_6_a_new_cluster_of_a_release_that_does_not_know_the_first_level() {
+    let mut group = Group::with(|options| options.levels = levels(2, 3));
+    group.levels.extend((0..3).map(|index| (index, levels(2, 3))));
+    group.run(5_000);
+    assert!(!group.config(group.leader()).shards.is_empty(), "{:?}", group.goodbyes.iter().collect::<BTreeSet<_>>());
+}
+
+/// One is added while the group still shrinks.
+#[test]
+fn who_is_added_while_the_group_shrinks_becomes_a_member_or_none() {
+    let mut group = Group::serving_of(6);
+    group.obey(GroupOf(5));
+    let leader = group.leader();
+    let members: Vec<NodeId> = group.config(leader).group.iter().map(|of| of.node).collect();
+    let sixth = (1..=6).map(NodeId).find(|node| !members.contains(node)).unwrap();
+    let next = members.into_iter().find(|node| usize::from(node.0) - 1 != leader).unwrap();
+    group.obey(Lead(next));
+    let mut last = None;
+    for _ in 0..300 {
+        last = group.order(AddMember(sixth));
+        if matches!(last, Some(AdminOutcome::Done(_) | AdminOutcome::Refused(_))) {
+            return;
+        }
+    }
+    panic!("30 s later: {last:?}, {:?} {:?}", group.counting(), group.config(group.leader()).group);
+}
+
+/// The operator made the group small; the flags of the first start say three.
+#[test]
+fn r9_12_what_an_operator_chose_outlives_a_restart() {
+    let mut group = Group::serving_of(6);
+    group.obey(GroupOf(1));
+    assert_eq!(group.counting().len(), 1);
+    group.run(6_000);
+    assert_eq!(group.counting().len(), 1);
+    let only = group.leader();
+    group.kill(only);
+    group.start(only);
+    group.run(6_000);
+    assert_eq!(group.counting().len(), 1);
+}
+
+/// Somebody was to leave, and the successor died: the operator thinks better of it.
+#[test]
+fn an_order_to_leave_can_be_taken_back() {
+    let mut group = Group::serving_of(4);
+    let leader = group.leader();
+    let removed = NodeId((0..3).find(|index| *index != leader).unwrap() as u16 + 1);
+    group.kill(3);
+    group.node_is_up(3, false);
+    group.run(60_000);
+    let outcome = group.order(AddMember(removed));
+    assert!(matches!(outcome, Some(AdminOutcome::Done(_))), "{outcome:?}");
+}
+
+impl Group {
+    /// As `start`, also of a process that was no member.
+    fn start_any(&mut self, index: usize) {
+        if index < SIZE {
+            return self.start(index);
+        }
+        let disk = MemoryDisk { durable: self.folders.remove(&index).unwrap(), ..MemoryDisk::default() };
+        let levels = self.levels.get(&index).copied().unwrap_or_default();
+        let options = CoordinatorOptions { levels, ..process_options(index, 50, first_identity(index)) };
+        self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
+    }
 }

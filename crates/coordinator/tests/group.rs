@@ -49,7 +49,11 @@ pub(crate) struct Group {
     /// What is left of the folders of members that are down.
     pub(crate) folders: BTreeMap<usize, Files>,
     /// Pairs of members that do not hear each other, the smaller one first.
-    cuts: BTreeSet<(usize, usize)>,
+    pub(crate) cuts: BTreeSet<(usize, usize)>,
+    /// The first frame with a command of this number is lost, and all that its sender says from then on.
+    pub(crate) loses: Option<u8>,
+    /// Who lost it.
+    pub(crate) mute: Option<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
     /// Which members the nodes do not reach.
     hidden: BTreeSet<usize>,
@@ -96,6 +100,8 @@ impl Group {
             members: (0..processes).map(|index| Some(member(index))).collect(),
             folders: BTreeMap::new(),
             cuts: BTreeSet::new(),
+            loses: None,
+            mute: None,
             nodes: BTreeMap::new(),
             hidden: BTreeSet::new(),
             told: BTreeMap::new(),
@@ -210,6 +216,18 @@ impl Group {
             }
         };
         let now = self.now;
+        let has_command = |of: u8| {
+            let AnyMessage::Grouped(said) = &message else { return false };
+            let decoded = kasha_viewstamped::Message::decode(&said.message.0);
+            let Ok(kasha_viewstamped::Message::Prepare { entries, .. }) = decoded else { return false };
+            entries.iter().any(|entry| matches!(entry, kasha_viewstamped::Entry::Operation(bytes) if bytes[0] == of))
+        };
+        if self.mute.is_none() && self.loses.is_some_and(has_command) {
+            self.mute = Some(from);
+        }
+        if self.mute == Some(from) {
+            return;
+        }
         if let (Some(world), AnyMessage::Grouped(message)) = (&mut self.members[target], message) {
             world.send_at(now, back, &message);
         }

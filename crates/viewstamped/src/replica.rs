@@ -19,7 +19,7 @@ use crate::message::Message;
 use crate::normal::Lead;
 use crate::options::Timeouts;
 use crate::output::{Output, Record, Stored, Trouble};
-use crate::wishes::Wish;
+use crate::wishes::{Supported, Wish};
 use crate::{Lists, MemberId, Memory, OpNumber, Options, State, View, WriteNumber};
 
 /// What the disk has when a write is durable.
@@ -63,8 +63,8 @@ pub struct Replica<S, M> {
     pub(crate) digests: VecDeque<(OpNumber, u64)>,
     pub(crate) role: Role,
     pub(crate) wish: Option<Wish>,
-    /// Whose wish it has supported, and until when it supports nobody else's.
-    pub(crate) supported: Option<(MemberId, Tick)>,
+    /// Whose wish it has supported.
+    pub(crate) supported: Option<Supported>,
     /// When each other was last heard.
     pub(crate) heard: BTreeMap<MemberId, Tick>,
     /// When the leader of the view, or of a later one, was last heard.

@@ -19,6 +19,15 @@ pub(crate) struct Wish {
     again_at: Tick,
 }
 
+/// Whom a member supports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supported {
+    member: MemberId,
+    since: Tick,
+    /// Nobody else is supported before this moment.
+    until: Tick,
+}
+
 impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn wish_deadline(&self) -> Tick {
         self.wish.as_ref().map_or(self.wishes_at, |wish| wish.again_at)
@@ -68,16 +77,30 @@ impl<S: State, M: Memory> Replica<S, M> {
             return self.send(from, Message::Newer { view: self.view }); // so that it hears this member
         }
         let is_leaders_own = from == self.view.leader;
-        // Else two that wish at once would both be followed, one after the other.
-        let supports_another = self.supported.is_some_and(|(who, until)| who != from && now < until);
+        let Some(since) = self.may_support(now, from) else { return };
         let has_greater_wish = self.wish.as_ref().is_some_and(|wish| wish.view > view);
-        if (self.has_leader(now) && !is_leaders_own) || supports_another || has_greater_wish {
+        if (self.has_leader(now) && !is_leaders_own) || has_greater_wish {
             return;
         }
         self.wish = None;
-        self.supported = Some((from, now.after(self.options.lease / 4)));
+        self.supported = Some(Supported { member: from, since, until: now.after(self.options.lease / 4) });
         self.wishes_at = now.after(self.timeouts.silent(now, self.options.lease));
         self.send(from, Message::Support { view });
+    }
+
+    /// Whether this member may support that one now, and since when it does. Two that wish at once are not both followed, one after the other. And one
+    /// that wishes on, and finds no quorum (it was removed, and does not know that), does not keep the support for ever: after a lease the
+    /// others have a while to be the first.
+    fn may_support(&self, now: Tick, member: MemberId) -> Option<Tick> {
+        let (lease, a_while) = (self.options.lease, self.options.lease / 4);
+        match self.supported {
+            Some(supported) if supported.member != member => (now >= supported.until).then_some(now),
+            Some(supported) if now.since(supported.since) < lease && now < supported.until.after(a_while) => {
+                Some(supported.since)
+            }
+            Some(supported) if now < supported.until.after(a_while) => None,
+            Some(_) | None => Some(now),
+        }
     }
 
     /// Whether this member leads, or has heard its leader within the shorter time-out.

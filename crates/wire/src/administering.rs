@@ -11,6 +11,8 @@ pub enum AdminOrder {
     AddMember(NodeId),
     /// The process of this node hosts no member.
     RemoveMember(NodeId),
+    /// The process of this node hosts no member: its folder is gone. Refused if that member speaks.
+    RemoveLost(NodeId),
     /// The member in the process of this node leads.
     Lead(NodeId),
     /// The group has so many members: an odd number.
@@ -38,10 +40,13 @@ impl Wire for AdminOrder {
             Self::Lead(_) => 2,
             Self::GroupOf(_) => 3,
             Self::Finalize => 4,
+            Self::RemoveLost(_) => 5,
         };
         tag.put(out);
         match self {
-            Self::AddMember(node) | Self::RemoveMember(node) | Self::Lead(node) => node.put(out),
+            Self::AddMember(node) | Self::RemoveMember(node) | Self::RemoveLost(node) | Self::Lead(node) => {
+                node.put(out)
+            }
             Self::GroupOf(members) => members.put(out),
             Self::Finalize => {}
         }
@@ -53,6 +58,7 @@ impl Wire for AdminOrder {
             2 => Self::Lead(from.take()?),
             3 => Self::GroupOf(from.take()?),
             4 => Self::Finalize,
+            5 => Self::RemoveLost(from.take()?),
             _ => return Err(DecodeError::Invalid("an operator's order")),
         })
     }

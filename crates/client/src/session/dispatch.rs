@@ -52,7 +52,14 @@ impl Session {
             ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),
             ToClient::TimeIs(told) => self.cluster.correct_time(&told, now),
             ToClient::NotLeader(_) if matches!(from, Endpoint::Core(_)) => Known::No,
-            ToClient::NotLeader(told) => self.cluster.on_not_leader(told, now, out),
+            ToClient::NotLeader(told) => {
+                let before = self.cluster.coordinator.leader();
+                let known = self.cluster.on_not_leader(told, now, out);
+                if self.cluster.coordinator.leader() != before {
+                    self.identities.ask_soon(now);
+                }
+                known
+            }
             ToClient::ToSession(_) if !from_coordinator => Known::No,
             ToClient::ToSession(said) => {
                 self.cluster.coordinator.note_leader(from);
@@ -84,7 +91,11 @@ impl Session {
             }
             Endpoint::Seed(_) => self.cluster.on_seed_unreachable(now),
             Endpoint::Coordinator | Endpoint::Member(_) => {
+                let before = self.cluster.coordinator.leader();
                 self.cluster.coordinator.note_unreachable(endpoint);
+                if self.cluster.coordinator.leader() != before {
+                    self.identities.ask_soon(now);
+                }
                 self.cluster.on_coordinator_unreachable(now);
             }
             Endpoint::Conn(_) => {}

@@ -100,6 +100,14 @@ impl Identities {
         self.of(rpc.client)?.slot_of(rpc)
     }
 
+    /// Another member of the coordinator's group is asked from now on.
+    pub(super) fn ask_soon(&mut self, now: Tick) {
+        if let Some(opening) = &mut self.opening {
+            opening.again_at = opening.again_at.min(now.after(crate::limits::REFRESH_INTERVAL));
+            opening.pause = RETRY;
+        }
+    }
+
     /// When the coordinator is to be asked for something next.
     pub(super) fn next_errand(&self) -> Tick {
         let renewal = self.held.iter().map(|identity| identity.renew_at).min().unwrap_or(NEVER);
