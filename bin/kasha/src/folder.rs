@@ -71,7 +71,7 @@ impl Nodes {
         }
         let of_cluster = group.or(stored.as_ref().map(State::group_wanted));
         let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
-        let lost_members = stored.as_ref().map_or(Ok(Vec::new()), |state| lost_members(data, state))?;
+        let lost_members = stored.as_ref().map_or(Ok(Vec::new()), |state| lost_members(data, &folders, state))?;
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
             Ok(numbers) => numbers,
@@ -101,6 +101,12 @@ fn node_folders(data: &Path) -> Result<Vec<(u16, Owner)>> {
         folders.extend(DataDir::owner(&entry.path())?.map(|owner| (number, owner)));
     }
     Ok(folders)
+}
+
+/// The cluster that the nodes in this folder have joined; `None`: none of them has joined one yet.
+pub fn cluster_in(data: &Path) -> Result<Option<ClusterId>> {
+    let joined = node_folders(data)?.into_iter().map(|(_, owner)| owner.cluster);
+    Ok(joined.into_iter().find(|&cluster| cluster != ClusterId(0)))
 }
 
 /// What the coordinator's files hold, in whichever folders they are: the newest of its group's. `None`: there is no cluster yet,
@@ -142,10 +148,17 @@ fn check_unjoined(data: &Path, folders: &[(u16, Owner)]) -> Result<()> {
 }
 
 /// The nodes whose members are gone with their folders. Without a majority of the members nobody can lead (R9.16).
-fn lost_members(data: &Path, state: &State) -> Result<Vec<u16>> {
-    let group = &state.configuration().group;
+fn lost_members(data: &Path, folders: &[(u16, Owner)], state: &State) -> Result<Vec<u16>> {
+    let mut counting = BTreeSet::new();
+    for &(number, _) in folders {
+        let folder = DataDir::open(&node_folder(data, number))?;
+        let disk = FolderDisk::open(&folder.coordinator())?;
+        counting.extend(Coordinator::stored_members(&disk, folder.cluster()).context("coordinator: cannot start")?);
+    }
+    // Of the lists in all folders only those that the newest state knows, and no folder that was only invited.
+    let group: Vec<_> = state.configuration().group.iter().filter(|of| counting.contains(&of.member)).collect();
     let (mut lost, mut elsewhere) = (Vec::new(), 0);
-    for of in group {
+    for of in &group {
         let owner = DataDir::owner(&node_folder(data, of.node.0))?;
         match owner.is_some_and(|owner| owner.identity == of.folder) {
             true => {}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kasha_client::{Client, ClientOptions};
+use kasha_types::ClusterId;
 use kasha_wire::ShardPhase;
 
 use crate::stopping::StopRequest;
@@ -22,13 +23,16 @@ pub enum Formed {
 
 /// Waits until every shard serves, the operator asks to stop, or `check` fails. If that takes long, prints what it waits for.
 pub fn wait_until_serving(
+    cluster: ClusterId,
     members: &[SocketAddr],
     asked: &StopRequest,
     mut check: impl FnMut() -> Result<()>,
 ) -> Result<Formed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let options = ClientOptions { connect_timeout: Duration::from_secs(60), ..ClientOptions::default() };
+        // Another cluster may listen at these addresses by now.
+        let connect_timeout = Duration::from_secs(60);
+        let options = ClientOptions { connect_timeout, cluster: Some(cluster), ..ClientOptions::default() };
         let mut connecting = std::pin::pin!(Client::connect_with(members.iter().map(ToString::to_string), options));
         let client = loop {
             match tokio::time::timeout(Duration::from_millis(50), &mut connecting).await {

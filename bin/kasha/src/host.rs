@@ -97,10 +97,20 @@ impl Control {
         Some(Self { place: format!("{host}:{port}").parse().ok()?, is_chosen: false })
     }
 
-    fn listen(&self, resolver: &Resolver) -> Result<Option<(TcpListener, SocketAddr)>> {
+    /// `is_needed`: there is a member in the folder. Then a port that nobody chose is as good as another, since the others learn of it.
+    fn listen(&self, resolver: &Resolver, is_needed: bool) -> Result<Option<(TcpListener, SocketAddr)>> {
         match self.place.listen(resolver) {
             Ok(listens) => Ok(Some(listens)),
             Err(error) if self.is_chosen => Err(error),
+            Err(error) if is_needed => {
+                let any = self.place.name().rsplit_once(':').map_or("", |(host, _)| host);
+                let (listener, address) = format!("{any}:0").parse::<Place>().map_err(|_| error)?.listen(resolver)?;
+                tracing::warn!(
+                    "{} is taken, so the coordinator's member of this process listens at {address}; name a free address with --control",
+                    self.place
+                );
+                Ok(Some((listener, address)))
+            }
             Err(error) => {
                 tracing::warn!(
                     "this process hosts no member of the coordinator's group, unless --control names a free address: {error:#}"
@@ -190,6 +200,7 @@ const NO_THREAD: &str = "cannot start a thread: raise this user's limit of proce
 /// A running node.
 pub struct RunningNode {
     node: u16,
+    cluster: ClusterId,
     handles: Vec<LoopHandle>,
     threads: Vec<JoinHandle<()>>,
     /// Number of cores. Their loops end by themselves when they are asked to.
@@ -233,7 +244,7 @@ impl RunningNode {
         }
         let addresses = advertised(spec, &bound, &resolver)?;
         let control = match &spec.control {
-            Some(control) => control.listen(&resolver)?,
+            Some(control) => control.listen(&resolver, stored_in(&data)?.is_some())?,
             None => None,
         };
         let own = control.as_ref().map(|(_, address)| *address);
@@ -247,6 +258,7 @@ impl RunningNode {
         let coordinator = if begins { own } else { spec.coordinators[0].address() };
         let mut running = Self {
             node: spec.node,
+            cluster,
             handles: Vec::new(),
             threads: Vec::new(),
             cores: usize::from(cores),
@@ -294,6 +306,11 @@ impl RunningNode {
     /// Where the cores listen, and the coordinator if it runs here: port 0 has become the port that was taken.
     pub fn listens(&self) -> (&[SocketAddr], Option<SocketAddr>) {
         (&self.listens, self.coordinator.filter(|_| self.hosts_coordinator))
+    }
+
+    /// The cluster that it has joined, or begun.
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
     }
 
     /// Where the process listens as a member of the coordinator's group.

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::orders;
+use crate::folder::cluster_in;
 use crate::forming::{Formed, wait_until_serving};
 use crate::stopping::StopRequest;
 
@@ -95,10 +96,25 @@ pub fn run(specs: Vec<Spec>, Whose { members, lost }: &Whose, flag: &str, data: 
         let stays_away = if is_coordinator { COORDINATOR_STAYS_AWAY } else { STAYS_AWAY };
         nodes.push(Node { spec, process, stays_away });
     }
-    let formed = wait_until_serving(members, &asked, || nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())));
+    let of_cluster = loop {
+        if asked.came() {
+            return stop(nodes);
+        }
+        if let Some(cluster) = cluster_in(data)? {
+            break cluster;
+        }
+        if let Err(error) = nodes.iter_mut().try_for_each(|node| node.look().map(|_| ())) {
+            let _ = stop(nodes);
+            return Err(error);
+        }
+        std::thread::sleep(LOOKS_EVERY);
+    };
+    let formed = wait_until_serving(of_cluster, members, &asked, || {
+        nodes.iter_mut().try_for_each(|node| node.look().map(|_| ()))
+    });
     match formed {
         Ok(Formed::Serving) => {
-            orders::of_a_start(members, lost);
+            orders::of_a_start(of_cluster, members.clone(), lost);
             tell_ready(&nodes, members[0], flag, data);
         }
         Ok(Formed::AskedToStop) => {}

@@ -1,6 +1,6 @@
 //! `kasha start`: a whole cluster in one process. The coordinator and all nodes are threads of this process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -154,8 +154,9 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     are_free(coordinator, &addresses)?;
     make_folder_of_nodes(&arguments.data)?;
     if arguments.processes {
-        let specs = specs(arguments, &of_folder, &addresses);
         let members = controls(arguments, &of_folder, &addresses);
+        let specs = specs(arguments, &of_folder, &addresses, &members);
+        let members = members.into_values().flatten().collect();
         let whose = Whose { members, lost: of_folder.lost_members };
         return crate::processes::run(specs, &whose, &flag(arguments, coordinator), &arguments.data);
     }
@@ -174,21 +175,22 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             ..spec_of(arguments, &of_folder, node, listen, &members)
         };
         let running = RunningNode::start(&spec, &ended)?;
-        if arguments.port == 0 {
-            members.extend(running.control());
-        }
+        // Where it really listens: whoever starts later finds it there.
+        members.insert(node, running.control());
         nodes.push(running);
     }
+    let of_cluster = nodes[0].cluster();
+    let members: Vec<SocketAddr> = members.into_values().flatten().collect();
     let coordinator = nodes.iter().find_map(RunningNode::control).unwrap_or(coordinator);
     let asked = StopRequest::listen()?;
-    let formed = wait_until_serving(&members, &asked, || match endings.try_recv() {
+    let formed = wait_until_serving(of_cluster, &members, &asked, || match endings.try_recv() {
         Ok((name, Err(error))) => bail!("{name}: {error}"),
         Ok((_, Ok(()))) | Err(_) => Ok(()),
     })?;
     if formed == Formed::AskedToStop {
         return wait_and_stop(nodes, &endings, &asked);
     }
-    orders::of_a_start(&members, &of_folder.lost_members);
+    orders::of_a_start(of_cluster, members, &of_folder.lost_members);
     say!("ready");
     say!("  coordinator  {coordinator}");
     for (number, node) in of_folder.numbers.iter().zip(&nodes) {
@@ -204,30 +206,22 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
 }
 
 /// A node of a cluster in one process. The rest of what it is told is the same for all.
-fn spec_of(
-    arguments: &StartArguments,
-    nodes: &Nodes,
-    node: u16,
-    listen: &[SocketAddr],
-    members: &[SocketAddr],
-) -> NodeSpec {
+fn spec_of(arguments: &StartArguments, nodes: &Nodes, node: u16, listen: &[SocketAddr], members: &Members) -> NodeSpec {
     let listen: Vec<_> = listen.iter().copied().map(Place::from).collect();
-    let first = SocketAddr::from(([127, 0, 0, 1], arguments.port));
-    let control = match node {
-        1 => Some(Control::chosen(first)),
-        _ if !nodes.may_host(node) => None,
-        _ => Control::beside(listen.first()),
+    let control = match members.get(&node) {
+        // It begins the cluster, and is told where.
+        Some(&Some(address)) => Some(Control { place: address.into(), is_chosen: node == 1 }),
+        Some(None) => None,
+        None if node == 1 => Some(Control::chosen(SocketAddr::from(([127, 0, 0, 1], 0)))),
+        None => Control::beside(listen.first()).filter(|_| nodes.may_host(node)),
     };
+    let known: Vec<Place> = members.values().flatten().copied().map(Place::from).collect();
     let own = control.iter().map(|control| control.place.clone());
     NodeSpec {
         node,
         data: node_folder(&arguments.data, node),
         advertise: Vec::new(),
-        coordinators: if members.is_empty() {
-            own.collect()
-        } else {
-            members.iter().copied().map(Place::from).collect()
-        },
+        coordinators: if known.is_empty() { own.collect() } else { known },
         listen,
         control,
         hosts: None,
@@ -241,17 +235,36 @@ fn spec_of(
     }
 }
 
-/// Where each node listens as a member of the coordinator's group. Ports that are yet to be taken are not known.
-fn controls(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<SocketAddr> {
+/// Where each node listens as a member of the coordinator's group, as far as that is known: at its own place, or somewhere else if that one
+/// is taken.
+type Members = BTreeMap<u16, Option<SocketAddr>>;
+
+/// Ports that are yet to be taken are not known.
+fn controls(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Members {
     if arguments.port == 0 {
-        return Vec::new();
+        return Members::new();
     }
-    let of_node = |(&number, addresses): (&u16, &Vec<SocketAddr>)| match number {
-        1 => Some(SocketAddr::from(([127, 0, 0, 1], arguments.port))),
-        _ if !nodes.may_host(number) => None,
-        _ => Control::beside(addresses.first().copied().map(Place::from).as_ref())?.place.address(),
+    let is_free =
+        |address: SocketAddr| !addresses.iter().flatten().any(|other| *other == address) && listen(address).is_ok();
+    let of_node = |(&number, addresses): (&u16, &Vec<SocketAddr>)| {
+        let own = match number {
+            1 => Some(SocketAddr::from(([127, 0, 0, 1], arguments.port))),
+            _ if !nodes.may_host(number) => None,
+            _ => {
+                let beside = Control::beside(addresses.first().copied().map(Place::from).as_ref());
+                let place = beside.and_then(|control| control.place.address()).filter(|address| is_free(*address));
+                place.or_else(free_address)
+            }
+        };
+        (number, own)
     };
-    nodes.numbers.iter().zip(addresses).filter_map(of_node).collect()
+    nodes.numbers.iter().zip(addresses).map(of_node).collect()
+}
+
+/// An address of this machine where nobody listens now.
+fn free_address() -> Option<SocketAddr> {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    listen(any).ok().map(|(_, address)| address)
 }
 
 /// What a client's command line needs to reach the cluster.
@@ -260,15 +273,15 @@ fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
 }
 
 /// How each node is started as a process of its own.
-fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<Spec> {
-    let members: Vec<_> = controls(arguments, nodes, addresses).iter().map(ToString::to_string).collect();
-    let spec = |(index, (&node, addresses)): (usize, (&u16, &Vec<SocketAddr>))| {
+fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>], members: &Members) -> Vec<Spec> {
+    let listens: Vec<String> = members.values().flatten().map(ToString::to_string).collect();
+    let spec = |(&node, addresses): (&u16, &Vec<SocketAddr>)| {
         let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
         let mut words = vec![
             format!("--node={node}"),
             format!("--data={}", node_folder(&arguments.data, node).display()),
             format!("--listen={}", listen.join(",")),
-            format!("--coordinator={}", members.join(",")),
+            format!("--coordinator={}", listens.join(",")),
             format!("--memory-mib={}", arguments.memory_mib),
             format!("--lease={}ms", arguments.lease.as_millis()),
         ];
@@ -280,9 +293,9 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
             words.extend(arguments.durability.map(|durability| format!("--durability={durability:?}").to_lowercase()));
         }
         if nodes.numbers.iter().all(|&node| nodes.may_host(node)) {
-            words.extend(members.get(index).map(|member| format!("--control={member}")));
+            words.extend(members.get(&node).copied().flatten().map(|member| format!("--control={member}")));
         }
         Spec { node, words, addresses: addresses.clone() }
     };
-    nodes.numbers.iter().zip(addresses).enumerate().map(spec).collect()
+    nodes.numbers.iter().zip(addresses).map(spec).collect()
 }

@@ -74,7 +74,7 @@ impl Talk {
         let mut leader = configuration.coordinator;
         let mut others = configuration.group.iter().map(|of| of.address).cycle();
         for _ in 1..TRIES {
-            match Self::connect(leader).and_then(|mut talk| talk.ask(message)) {
+            match Self::connect_in(leader, configuration.cluster).and_then(|mut talk| talk.ask(message)) {
                 Ok(ToOperator::NotLeader(NotLeader { leader: Some(member), group, .. })) => {
                     let found = group.iter().find(|of| of.member == member);
                     leader = found.map_or(leader, |of| of.address);
@@ -86,7 +86,16 @@ impl Talk {
             }
             std::thread::sleep(PAUSE);
         }
-        Self::connect(leader)?.ask(message)
+        Self::connect_in(leader, configuration.cluster)?.ask(message)
+    }
+
+    /// Connects to a member of this cluster: another one may listen there by now.
+    fn connect_in(address: SocketAddr, cluster: ClusterId) -> Result<Self> {
+        let talk = Self::connect(address)?;
+        if talk.cluster != cluster {
+            bail!("{address} is of {}, not of {cluster} (K0203)", talk.cluster);
+        }
+        Ok(talk)
     }
 
     /// Sends a message and waits for the next one.

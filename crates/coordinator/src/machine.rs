@@ -44,6 +44,15 @@ impl Coordinator {
         Ok(storage::load(disk, storage::reader_of(cluster))?.log.map(|log| log.state))
     }
 
+    /// The members that count by the newest list in these files; none if the cluster is not made yet.
+    ///
+    /// # Errors
+    /// If the files cannot be read, are damaged, or are another cluster's.
+    pub fn stored_members(disk: &dyn Disk, cluster: ClusterId) -> Result<BTreeSet<MemberId>, StartError> {
+        let found = storage::load(disk, storage::reader_of(cluster))?.log;
+        Ok(found.map(|log| log.stored.newest_members().clone()).unwrap_or_default())
+    }
+
     /// Starts from what `disk` holds, or creates the cluster.
     ///
     /// # Errors

@@ -302,8 +302,8 @@ impl Core {
     pub fn note_configuration(&mut self, configuration: &Configuration, out: &mut Effects) {
         let news = configuration.version > self.told.configuration;
         if news {
-            let members = members_of(configuration);
-            self.note(Told { configuration: configuration.version, members, ..self.told.clone() }, out);
+            let (members, level) = (members_of(configuration), self.level);
+            self.note(Told { configuration: configuration.version, level, members, ..self.told.clone() }, out);
         }
     }
 

@@ -77,6 +77,11 @@ impl Node {
             out.push(Effect::Route { to: Endpoint::Seed(seed), address });
         }
         core.told = Told::load(core.options.cluster, disk)?;
+        let (levels, level) = (core.options.levels, core.told.level);
+        if levels.latest() < level {
+            return Err(StartError::Level { levels, level });
+        }
+        core.level = level;
         core.coordinator.redirect(ViewNumber(0), None, core.told.members.iter().copied(), out);
         core.learn_cluster_time(core.told.cluster_time);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();

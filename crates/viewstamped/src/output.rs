@@ -1,5 +1,7 @@
 //! What a member wants done.
 
+use std::collections::BTreeSet;
+
 use kasha_types::Tick;
 
 use crate::log::{Entry, Snapshot};
@@ -96,6 +98,16 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// The members of the newest list, whether or not it is committed.
+    #[must_use]
+    pub fn newest_members(&self) -> &BTreeSet<MemberId> {
+        let lists = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Lists(lists) => Some(lists),
+            Entry::Begin | Entry::Operation(_) => None,
+        });
+        &lists.unwrap_or(&self.snapshot.lists).members
+    }
+
     /// The disk of a first member of a group that begins, or of a newcomer, which knows of no member.
     #[must_use]
     pub fn new(lists: crate::Lists, state: Vec<u8>) -> Self {

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use kasha_client::Client;
+use kasha_client::{Client, ClientOptions};
 use kasha_runtime::say;
-use kasha_types::NodeId;
+use kasha_types::{ClusterId, NodeId};
 use kasha_wire::Configuration;
 use kasha_wire::link::ToOperator;
 use kasha_wire::message::{AdminOrder, AdminOutcome, Administer, Administered, Goodbye};
@@ -51,22 +51,40 @@ pub fn run(configuration: &Configuration, order: AdminOrder) -> Result<()> {
     }
 }
 
-/// What `kasha start` orders when its cluster serves, once: the level of its release, since all processes are of it; and no members that
-/// are gone with their folders, so that others take their places at once. If nothing comes of it, the group does the rest by itself later.
-pub fn of_a_start(members: &[SocketAddr], lost: &[u16]) {
-    let removed = lost.iter().map(|&node| AdminOrder::RemoveMember(NodeId(node)));
-    for order in [AdminOrder::Finalize].into_iter().chain(removed) {
-        let given = configuration(members).and_then(|known| Talk::ask_leader(&known, &Administer { nonce: 1, order }));
-        if let Err(error) = given {
-            tracing::warn!("{order:?} was not heard by the coordinator: {error:#}");
+/// What `kasha start` orders when its cluster serves: the level of its release, since all processes are of it; and no members that
+/// are gone with their folders, so that others take their places at once. That goes on beside everything else, and nothing waits for it: what
+/// does not come of it the group does by itself later.
+pub fn of_a_start(cluster: ClusterId, members: Vec<SocketAddr>, lost: &[u16]) {
+    let removed = lost.iter().map(|&node| AdminOrder::RemoveLost(NodeId(node)));
+    let orders: Vec<_> = [AdminOrder::Finalize].into_iter().chain(removed).collect();
+    let gives = move || {
+        for order in orders {
+            if let Err(error) = give(cluster, &members, order) {
+                tracing::warn!("{order:?}: {error:#}");
+            }
         }
-    }
+    };
+    let _ = std::thread::Builder::new().name("orders".to_owned()).spawn(gives);
 }
 
-fn configuration(members: &[SocketAddr]) -> Result<Configuration> {
+fn give(cluster: ClusterId, members: &[SocketAddr], order: AdminOrder) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = Client::connect(members.iter().map(ToString::to_string)).await?;
-        Ok(client.fresh_configuration().await?)
-    })
+    let options = ClientOptions { cluster: Some(cluster), ..ClientOptions::default() };
+    let configuration = runtime.block_on(async {
+        let client = Client::connect_with(members.iter().map(ToString::to_string), options).await?;
+        Ok::<_, anyhow::Error>(tokio::time::timeout(PATIENCE, client.fresh_configuration()).await??)
+    })?;
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        match Talk::ask_leader(&configuration, &Administer { nonce: 1, order }) {
+            Ok(ToOperator::Administered(Administered { outcome, .. })) => match outcome {
+                AdminOutcome::Done(_) => return Ok(()),
+                AdminOutcome::Refused(why) => bail!("{why}"),
+                AdminOutcome::Later(_) => {}
+            },
+            Ok(ToOperator::Goodbye(_) | ToOperator::NotLeader(_) | ToOperator::GivenUp(_)) | Err(_) => {}
+        }
+        std::thread::sleep(PAUSE);
+    }
+    bail!("not done within {PATIENCE:?}; what has begun goes on by itself")
 }

@@ -12,13 +12,14 @@
 //!     16      8  newest configuration that was obeyed
 //!     24      8  every client id that was granted is below
 //!     32      8  ClusterTime, at most [`TIME_NOTED_EVERY`] behind what was told
-//!     40      1  members of the coordinator's group, if there are several
-//!     41      …  each: id (8), family of its address (4 or 6), address (4 or 16), port (2)
+//!     40      2  level of the cluster
+//!     42      1  members of the coordinator's group, if there are several
+//!     43      …  each: id (8), family of its address (4 or 6), address (4 or 16), port (2)
 //!      …      4  CRC32C of all before
 //! ```
 //!
 //! A core that starts asks these members, too: the addresses with which the process was started may be of members that are gone.
-//! Format 1 has no members.
+//! Format 1 has no level and no members. A program that cannot work at the level does not start (R7.6).
 //!
 //! The file is written before anything is answered that follows from what was told. It is replaced atomically and
 //! fsynced (R5.3). A damaged file counts as none: it can only make this core accuse a coordinator less.
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, FileName};
 use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, MemberId};
-use kasha_wire::{Configuration, DecodeError, Reader, Wire};
+use kasha_wire::{Configuration, DecodeError, Level, Reader, Wire};
 
 use crate::StartError;
 
@@ -42,14 +43,24 @@ const CRC_BYTES: usize = 4;
 pub(crate) const TIME_NOTED_EVERY: Duration = Duration::from_secs(60);
 
 /// The content of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub configuration: ConfigVersion,
     pub clients_below: ClientId,
     /// ClusterTime was at least this when the file was written.
     pub cluster_time: ClusterTime,
+    /// The level of the cluster.
+    pub level: Level,
     /// The members of the coordinator's group in that configuration, and where they are; none if the coordinator is alone.
     pub members: Vec<(MemberId, SocketAddr)>,
+}
+
+/// A core that was told nothing yet.
+impl Default for Told {
+    fn default() -> Self {
+        let (configuration, clients_below) = (ConfigVersion(0), ClientId(0));
+        Self { configuration, clients_below, cluster_time: ClusterTime(0), level: Level::FIRST, members: Vec::new() }
+    }
 }
 
 /// The members of the coordinator's group, as the file names them.
@@ -71,6 +82,7 @@ impl Told {
         for number in [cluster.0, self.configuration.0, self.clients_below.0, self.cluster_time.0] {
             number.put(&mut bytes);
         }
+        self.level.put(&mut bytes);
         u8::try_from(self.members.len()).expect("a few members").put(&mut bytes);
         for (member, address) in &self.members {
             member.put(&mut bytes);
@@ -97,9 +109,9 @@ impl Told {
             return Ok(None);
         }
         let (configuration, clients_below, cluster_time) = (from.take()?, from.take()?, from.take()?);
-        let count = if format == FORMAT { from.take::<u8>()? } else { 0 };
+        let (level, count) = if format == FORMAT { (from.take()?, from.take::<u8>()?) } else { (Level::FIRST, 0) };
         let members = (0..count).map(|_| Ok((from.take()?, from.take()?))).collect::<Result<_, DecodeError>>()?;
-        Ok(from.rest().is_empty().then_some(Self { configuration, clients_below, cluster_time, members }))
+        Ok(from.rest().is_empty().then_some(Self { configuration, clients_below, cluster_time, level, members }))
     }
 }
 
@@ -117,6 +129,7 @@ mod tests {
             configuration: ConfigVersion(7),
             clients_below: ClientId(2049),
             cluster_time: ClusterTime(123_456),
+            level: Level(3),
             members,
         };
         let bytes = told.encode(ClusterId(5));
@@ -140,6 +153,6 @@ mod tests {
         assert_eq!(bytes.len(), 44);
         let told = Told::decode(ClusterId(5), &bytes).expect("a file of format 1");
         assert_eq!((told.configuration, told.cluster_time), (ConfigVersion(7), ClusterTime(123_456)));
-        assert_eq!(told.members, []);
+        assert_eq!((told.level, told.members), (Level::FIRST, vec![]));
     }
 }

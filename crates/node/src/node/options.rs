@@ -7,7 +7,7 @@ use kasha_log::Buffers;
 use kasha_machine::Trash;
 use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
-use kasha_wire::Levels;
+use kasha_wire::{Level, Levels};
 use kasha_witness::LoadError;
 
 /// Another design, or a part of this one left out, for benchmarks to compare with. No configuration of a server reaches any.
@@ -150,6 +150,13 @@ impl NodeOptions {
 pub enum StartError {
     /// A file cannot be read.
     Read(kasha_machine::FileName, std::io::Error),
+    /// The cluster is at a level at which this program cannot work (R7.6).
+    Level {
+        /// The levels at which it can.
+        levels: Levels,
+        /// The cluster's.
+        level: Level,
+    },
     /// A replica's files are of another cluster, shard or version.
     Replica(MetaError),
     /// A witness's files are of another cluster, shard or version.
@@ -166,6 +173,10 @@ impl std::fmt::Display for StartError {
         match self {
             // A real disk's error names the path and what to do, with its own code.
             Self::Read(file, error) => write!(f, "{file:?}: {error}"),
+            Self::Level { levels, level } => write!(
+                f,
+                "this process can work at {levels}, and the cluster is at {level}: run a release of Kasha that can work at {level} (K0511)"
+            ),
             Self::Replica(error) => match error {
                 MetaError::Cluster(_) => write!(f, "{error}: {OTHER_CLUSTER}"),
                 MetaError::Format(_) => write!(f, "{error}: {OTHER_VERSION}"),
