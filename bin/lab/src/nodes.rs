@@ -51,10 +51,17 @@ pub struct InternalNodeArguments {
     data: PathBuf,
     #[arg(long, value_delimiter = ',')]
     listen: Vec<SocketAddr>,
-    #[arg(long)]
-    coordinator: SocketAddr,
+    /// Where the members of the coordinator's group listen.
+    #[arg(long, value_delimiter = ',', required = true)]
+    coordinator: Vec<SocketAddr>,
     #[arg(long)]
     host_coordinator: bool,
+    /// Where this process listens as a member of that group, or as one that may become a member.
+    #[arg(long)]
+    control: Option<SocketAddr>,
+    /// Members of that group, where the cluster begins.
+    #[arg(long, default_value_t = 1)]
+    group: u8,
     /// What benchmarks compare with.
     #[arg(long, default_value = "none", value_parser = parse_baseline)]
     baseline: Baseline,
@@ -92,15 +99,15 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         data: arguments.data.clone(),
         listen: arguments.listen.iter().copied().map(Place::from).collect(),
         advertise: Vec::new(),
-        coordinators: vec![arguments.coordinator.into()],
-        control: arguments.host_coordinator.then(|| Control::chosen(arguments.coordinator)),
+        coordinators: arguments.coordinator.iter().copied().map(Place::from).collect(),
+        control: arguments.control.map(Control::chosen),
         hosts: arguments.host_coordinator.then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards: arguments.shards,
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
-            group: 1,
+            group: arguments.group,
             unchosen: Unchosen::default(),
         }),
         own_nodes: [NodeId(arguments.node)].into(),
@@ -108,7 +115,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         lease: arguments.lease,
         flush_interval: Duration::from_millis(100),
         spin: arguments.spin,
-        limits: limits(arguments.listen.len() + usize::from(arguments.host_coordinator))?,
+        limits: limits(arguments.listen.len() + usize::from(arguments.control.is_some()))?,
         injected: Injected {
             baseline: arguments.baseline,
             pace: Pace { sync_bytes: arguments.sync_bytes.unwrap_or(pace.sync_bytes), ..pace },

@@ -16,6 +16,7 @@ mod children;
 mod client;
 mod demo;
 mod figure;
+mod group;
 mod harness;
 mod latency;
 pub mod limits;

@@ -1,0 +1,106 @@
+//! Updates of connected clients while the group elects another leader, beside the same before: they need no coordinator.
+//!
+//! Each round has three windows of the same length. Between the first two nothing happens, which shows how much two windows of this
+//! machine differ. The third begins with the kill of the leader, and is as long as a lease: the election is over within it.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use kasha_machine::Rng;
+use kasha_types::limits::NODE_LEASE;
+
+use super::apart::{Apart, CLIENTS};
+use crate::figure::Figure;
+use crate::harness::keys::Keys;
+use crate::harness::load::{Limit, Load, Tally, Workload};
+use crate::harness::{Arm, Run, per};
+use crate::section::{Cell, Section, Table};
+
+/// Percent of the benchmark's time.
+const PERCENT: u32 = 25;
+const WINDOW: Duration = NODE_LEASE;
+const VALUE_BYTES: usize = 100;
+const KEYS: u32 = 10_000;
+/// After the processes of the other rounds have started.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// One round.
+struct Windows {
+    first: Tally,
+    before: Tally,
+    during: Tally,
+}
+
+/// Returns the number of rounds.
+pub(super) fn measure(run: &Run<'_>, apart: &mut Apart, section: &mut Section) -> anyhow::Result<u32> {
+    let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
+    apart.arm.warm(CLIENTS, &workload, KEYS)?;
+    let mut windows = Vec::new();
+    let rounds = run.rounds_within(PERCENT, |_| {
+        windows.push(windows_of(apart, &workload)?);
+        apart.heal()
+    })?;
+    let columns =
+        ["round", "updates/s", "p99 µs", "updates/s in the election", "p99 µs", "during/before", "before/before"];
+    let mut table = Table::new(&format!("Updates of {CLIENTS} connected clients while the leader is killed"), &columns);
+    for (round, each) in windows.iter().enumerate() {
+        table.row([
+            Cell::from(round as u64 + 1),
+            Cell::Number(rate(&each.before), 0),
+            Cell::Number(p99_us(&each.before), 0),
+            Cell::Number(rate(&each.during), 0),
+            Cell::Number(p99_us(&each.during), 0),
+            Cell::Number(per(rate(&each.during), rate(&each.before)), 3),
+            Cell::Number(per(rate(&each.before), rate(&each.first)), 3),
+        ]);
+    }
+    section.tables.push(table);
+    let ratio = |this: fn(&Windows) -> &Tally, other: fn(&Windows) -> &Tally| {
+        Figure::median_of(windows.iter().map(|each| per(rate(this(each)), rate(other(each)))))
+    };
+    let together = |of: fn(&Windows) -> &Tally| {
+        let mut all = Tally::new();
+        windows.iter().for_each(|each| all.add(of(each)));
+        p99_us(&all)
+    };
+    let (first, before, during): (fn(&Windows) -> &Tally, fn(&Windows) -> &Tally, fn(&Windows) -> &Tally) =
+        (|each| &each.first, |each| &each.before, |each| &each.during);
+    section.ratio("coordinator.updates.during/before.throughput", ratio(during, before));
+    section.ratio("coordinator.updates.before/before.throughput", ratio(before, first));
+    section.ratio("coordinator.updates.during/before.p99", per(together(during), together(before)));
+    section.ratio("coordinator.updates.before/before.p99", per(together(before), together(first)));
+    Ok(rounds)
+}
+
+/// Updates a second.
+fn rate(tally: &Tally) -> f64 {
+    per(tally.updates as f64, tally.elapsed.as_secs_f64())
+}
+
+fn p99_us(tally: &Tally) -> f64 {
+    tally.latency.value_at_percentile(99.0) as f64 / 1000.0
+}
+
+fn windows_of(apart: &mut Apart, workload: &Workload) -> anyhow::Result<Windows> {
+    let leader = apart.leader()?;
+    let arm = &mut apart.arm;
+    arm.run(CLIENTS, workload, Limit::Time(WARM_UP))?;
+    let first = arm.run(CLIENTS, workload, Limit::Time(WINDOW))?;
+    let before = arm.run(CLIENTS, workload, Limit::Time(WINDOW))?;
+    let Arm { event_loop, children, table, .. } = arm;
+    let mut rng = Rng::new(1);
+    let mut load = Load::new(*table, CLIENTS, workload, Limit::Time(WINDOW), &mut rng);
+    // On a thread of its own: the clients must not wait until the process has ended.
+    let (killed, ran) = thread::scope(|scope| {
+        let killed = scope.spawn(|| children.kill(leader));
+        let ran = event_loop.run(&mut load);
+        (killed.join(), ran)
+    });
+    killed.map_err(|_| anyhow!("the thread that kills the leader has panicked"))??;
+    ran?;
+    if let Some(failure) = load.failure {
+        bail!("an update was not done while the leader of the coordinator's group was away: {failure}");
+    }
+    Ok(Windows { first, before, during: load.tally })
+}
