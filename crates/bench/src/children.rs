@@ -61,7 +61,8 @@ pub struct ClusterSpec {
     pub memory_mib: Option<u64>,
     /// Unsynced bytes that begin a sync although nobody waits; `None`: the default.
     pub sync_bytes: Option<u64>,
-    /// The nodes whose processes host the members of the coordinator's group. The first one begins the cluster.
+    /// The nodes whose processes host the members of the coordinator's group. The first one begins the cluster. If its number is above
+    /// `nodes`, its process hosts nothing else.
     pub members: Vec<NodeId>,
 }
 
@@ -108,7 +109,9 @@ impl ClusterSpec {
         flag("shards", self.shards.to_string());
         flag("faults", self.faults.to_string());
         flag("data", self.node_folder(node).display().to_string());
-        flag("listen", joined(listen));
+        if !listen.is_empty() {
+            flag("listen", joined(listen));
+        }
         flag("coordinator", joined(controls));
         flag("baseline", self.baseline.name().to_owned());
         let durability = match self.durability {
@@ -175,12 +178,16 @@ impl Children {
         let folder = spec.data.display().to_string();
         fs::create_dir_all(&spec.data).with_context(|| format!("cannot create the folder {folder}"))?;
         let is_node = |member: &NodeId| (1..=spec.nodes).contains(&member.0);
-        ensure!(!spec.members.is_empty() && spec.members.iter().all(is_node), "members are in the processes of nodes");
+        let first = *spec.members.first().context("a cluster has a coordinator")?;
+        ensure!(spec.members[1..].iter().all(is_node), "only the first member may have a process of its own");
         let (cores, nodes) = (usize::from(spec.cores), usize::from(spec.nodes));
         let mut ports = free_ports(nodes * cores + spec.members.len(), random_u64())?;
         let controls = ports.split_off(nodes * cores);
-        let slots = (1..=spec.nodes).map(NodeId).zip(ports.chunks(cores));
-        let slots = slots.map(|(node, listen)| Slot { node, listen: listen.to_vec(), process: None }).collect();
+        let slot = |(node, listen): (NodeId, &[SocketAddr])| Slot { node, listen: listen.to_vec(), process: None };
+        let mut slots: Vec<Slot> = (1..=spec.nodes).map(NodeId).zip(ports.chunks(cores)).map(slot).collect();
+        if !is_node(&first) {
+            slots.insert(0, slot((first, &[])));
+        }
         let mut children = Self { spec, controls, slots };
         for index in 0..children.slots.len() {
             children.spawn(index)?;
@@ -198,7 +205,7 @@ impl Children {
     /// Addresses for clients: each node's first core.
     #[must_use]
     pub fn seeds(&self) -> Vec<SocketAddr> {
-        self.slots.iter().map(|slot| slot.listen[0]).collect()
+        self.slots.iter().filter_map(|slot| slot.listen.first().copied()).collect()
     }
 
     /// The members of the coordinator's group whose processes run: their nodes, and where they listen.
@@ -414,8 +421,9 @@ mod tests {
         };
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let controls = [at(7000), at(7001), at(7002)];
-        let [first, second, fourth] =
-            [1, 2, 4].map(|node| spec.arguments(NodeId(node), &[at(7003)], &controls).join(" "));
+        let arguments = |node, listen: &[SocketAddr]| spec.arguments(NodeId(node), listen, &controls).join(" ");
+        let [first, second, fourth] = [1, 2, 4].map(|node| arguments(node, &[at(7003)]));
+        assert!(!arguments(4, &[]).contains("--listen"), "a process of its own has no cores");
         assert!(fourth.ends_with("--control 127.0.0.1:7000 --group 3 --host-coordinator"), "{fourth}");
         assert!(second.ends_with("--control 127.0.0.1:7001") && !first.contains("--control"), "{second}; {first}");
         assert!(first.contains("--coordinator 127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002"), "{first}");

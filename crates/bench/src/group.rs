@@ -16,8 +16,10 @@ use kasha_wire::message::NotLeader;
 use crate::children::Children;
 use crate::harness::probe::Probe;
 
-/// How long a member may take to answer. One that has just been killed refuses at once.
+/// How long a member may take to answer. One that has just been killed refuses at once. A question that comes in the middle of an
+/// election may have no answer, so the first ones are given up soon, and each later one is waited for longer.
 const ANSWER: Duration = Duration::from_millis(500);
+const FIRST_ANSWER: Duration = Duration::from_millis(20);
 /// Between two questions to all.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -46,7 +48,11 @@ impl Group {
 
     /// The node of the one that leads, if one does.
     pub(crate) fn leader(&self) -> Option<NodeId> {
-        let leads = |&(node, address): &(NodeId, SocketAddr)| match ask(address) {
+        self.leader_within(ANSWER)
+    }
+
+    fn leader_within(&self, patience: Duration) -> Option<NodeId> {
+        let leads = |&(node, address): &(NodeId, SocketAddr)| match ask_within(address, patience) {
             Ok(ToClient::ConfigurationIs(_)) => Some(node),
             Ok(_) | Err(_) => None,
         };
@@ -55,10 +61,14 @@ impl Group {
 
     /// Asks until one of them leads. Returns its node, and when it said so.
     pub(crate) fn wait_for_leader(&self, patience: Duration) -> anyhow::Result<(NodeId, Tick)> {
-        let deadline = Clock::now().after(patience);
+        let (deadline, mut answer) = (Clock::now().after(patience), FIRST_ANSWER);
         loop {
-            if let Some(node) = self.leader() {
+            let asked = Clock::now();
+            if let Some(node) = self.leader_within(answer) {
                 return Ok((node, Clock::now()));
+            }
+            if Clock::now().since(asked) >= answer {
+                answer = (answer * 2).min(ANSWER);
             }
             if Clock::now() >= deadline {
                 bail!("nobody leads the coordinator's group after {patience:?}");
@@ -102,5 +112,9 @@ impl Group {
 }
 
 fn ask(address: SocketAddr) -> anyhow::Result<ToClient> {
-    Probe::connect_within(address, ANSWER)?.configuration()
+    ask_within(address, ANSWER)
+}
+
+fn ask_within(address: SocketAddr, patience: Duration) -> anyhow::Result<ToClient> {
+    Probe::connect_within(address, patience)?.configuration()
 }

@@ -1,9 +1,8 @@
 //! The coordinator as a group of three (STORAGE B): what the loss of its leader, of all its members, and of any one node
 //! costs, one file each in `coordinator/`.
 //!
-//! What concerns the group alone is measured on a cluster whose members are in processes that hold no part of the shard
-//! ([`apart`]): so no fail-over of a shard is in those figures. What concerns nodes is measured on three nodes that hold shards and
-//! members alike, as users run them.
+//! What concerns the group alone is measured where no shard has a part on what is killed ([`elections`], [`apart`]): so no fail-over
+//! of a shard is in those figures. What concerns nodes is measured on three nodes that hold shards and members alike, as users run them.
 
 mod apart;
 mod ballast;
@@ -23,10 +22,9 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         kasha_types::limits::NODE_LEASE
     );
     let mut section = Section::new("coordinator", about);
+    elections::measure(&run, &mut section)?;
     let mut apart = apart::Apart::start(&run)?;
-    // First: the clients of this measurement have their leases from the start of the cluster.
     let rounds = updates::measure(&run, &mut apart, &mut section)?;
-    elections::measure(&run, &mut apart, &mut section)?;
     restarts::measure(&run, &mut apart, &mut section)?;
     drop(apart);
     nodes::measure(&run, &mut section)?;

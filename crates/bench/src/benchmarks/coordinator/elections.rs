@@ -1,22 +1,31 @@
-//! The leader is killed again and again: how soon a new session is open, and whether a lifetime that spans the election is as
+//! The process of the leader is killed: how soon a new session is open, and whether a lifetime that spans the election is as
 //! long as it should be. First with a quiet disk, then beside a thread that writes and syncs without a pause.
+//!
+//! The process hosts nothing else, so that no shard has to fail over, and no node is missing when the next leader listens to
+//! what the nodes remember (R9.13). Only the process that begins a cluster can be like that. So each kill is of a cluster of its own.
+//! (`nodes` has the same for a leader beside a node.)
 
 use std::thread;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, ensure};
 use kasha_runtime::Clock;
+use kasha_types::NodeId;
 
-use super::apart::Apart;
 use super::ballast::Ballast;
-use crate::client::open_session;
+use crate::client::{Connect, create_table, open_session};
+use crate::group::Group;
 use crate::harness::lifetime::Ending;
 use crate::harness::{Run, median};
-use crate::limits;
 use crate::section::{Cell, Section, Table};
+use crate::{Children, ClusterSpec, limits};
 
 /// Percent of the benchmark's time for each of the two.
 const PERCENT: u32 = 18;
+const NODES: u16 = 3;
+const FAULTS: u8 = 1;
+/// The first one has a process of its own, and leads at first.
+const MEMBERS: [NodeId; 3] = [NodeId(4), NodeId(1), NodeId(2)];
 /// The value is put so long before the kill.
 const BEFORE: Duration = Duration::from_millis(200);
 const LIFETIME: Duration = Duration::from_secs(2);
@@ -25,7 +34,7 @@ const APART: Duration = Duration::from_millis(200);
 
 /// What one kill of the leader came to, each time counted from the kill.
 struct Election {
-    /// The first member that led, when it answered.
+    /// Another member that leads has answered.
     elected: Duration,
     /// A session that began with the kill had a client id.
     opened: Duration,
@@ -33,13 +42,13 @@ struct Election {
     longer_by_ms: Option<f64>,
 }
 
-pub(super) fn measure(run: &Run<'_>, apart: &mut Apart, section: &mut Section) -> anyhow::Result<()> {
-    let quiet = elections(run, apart, "quiet disk")?;
+pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()> {
+    let quiet = elections(run, "quiet disk")?;
     let ballast = Ballast::start(&run.folder("ballast"))?;
-    let loaded = elections(run, apart, "loaded disk")?;
+    let loaded = elections(run, "loaded disk")?;
     section.ratio("coordinator.loaded_disk.written_mib_per_second", ballast.end()?);
     let columns = ["disk", "kill", "s to a leader", "s to a new session", "a value of 2 s lived longer by ms"];
-    let mut table = Table::new("The process of the leader is killed", &columns);
+    let mut table = Table::new("The process of the leader is killed, which hosts nothing else", &columns);
     let mut off_by_ms = Vec::new();
     for (name, elections) in [("quiet", &quiet), ("loaded", &loaded)] {
         for (number, each) in elections.iter().enumerate() {
@@ -65,23 +74,31 @@ pub(super) fn measure(run: &Run<'_>, apart: &mut Apart, section: &mut Section) -
     Ok(())
 }
 
-fn elections(run: &Run<'_>, apart: &mut Apart, name: &str) -> anyhow::Result<Vec<Election>> {
+fn elections(run: &Run<'_>, name: &str) -> anyhow::Result<Vec<Election>> {
     let mut elections = Vec::new();
     run.rounds_within(PERCENT, |round| {
         run.say(&format!("{name}: the leader is killed for the {}. time", round + 1));
-        elections.push(elect(apart, &format!("{name}-{round}"))?);
-        apart.heal()
+        elections.push(elect(run, &format!("{name}-{round}"))?);
+        Ok(())
     })?;
     Ok(elections)
 }
 
-fn elect(apart: &mut Apart, key: &str) -> anyhow::Result<Election> {
-    let leader = apart.leader()?;
-    let value = Ending::put(&mut apart.client, apart.table, key, LIFETIME)?;
+fn elect(run: &Run<'_>, name: &str) -> anyhow::Result<Election> {
+    let spec = ClusterSpec { nodes: NODES, members: MEMBERS.into(), ..run.spec(name, FAULTS) };
+    let mut children = Children::start(spec)?;
+    let group = Group::of(&children);
+    group.wait_until_all_follow(limits::START)?;
+    let leader = MEMBERS[0];
+    ensure!(group.leader() == Some(leader), "somebody else than {leader} leads before anybody is killed");
+    let seeds = children.seeds();
+    let mut client = Connect::new("lifetimes", seeds.clone()).open()?;
+    let table = create_table(&mut client, "lifetimes")?;
+    let value = Ending::put(&mut client, table, "across", LIFETIME)?;
     thread::sleep(BEFORE);
-    let (seeds, others) = (apart.arm.children.seeds(), apart.group().without(leader));
+    let others = group.without(leader);
     let killed = Clock::now();
-    apart.arm.children.kill(leader)?;
+    children.kill(leader)?;
     let (elected, opened) = thread::scope(|scope| {
         let elected = scope.spawn(|| others.wait_for_leader(limits::DRAIN));
         let opened = open_session("newcomer", seeds, limits::DRAIN).map(|_| Clock::now());
@@ -90,6 +107,6 @@ fn elect(apart: &mut Apart, key: &str) -> anyhow::Result<Election> {
     let (_, elected) = elected.map_err(|_| anyhow!("the thread that asks who leads has panicked"))??;
     let (elected, opened) = (elected.since(killed), opened?.since(killed));
     let has_time_left = value.age() + APART < LIFETIME;
-    let lived = value.wait(&mut apart.client, apart.table)?;
+    let lived = value.wait(&mut client, table)?;
     Ok(Election { elected, opened, longer_by_ms: has_time_left.then(|| value.longer_by_ms(lived)) })
 }

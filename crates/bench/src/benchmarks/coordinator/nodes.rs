@@ -4,21 +4,22 @@
 //! Each node in turn, on a cluster of its own: after a fail-over no shard moves back, and the next node would lead nothing. Node 1 has
 //! begun the cluster, and leads the group.
 
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use kasha_client::session::{CallId, CallOptions, Completion};
 use kasha_machine::Effects;
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{NodeId, ShardId, TableId, Tick};
 use kasha_wire::Update;
 
-use crate::ClusterSpec;
+use crate::client::open_session;
 use crate::group::Group;
 use crate::harness::crowd::Crowd;
 use crate::harness::{Arm, Clients, Run};
-use crate::limits;
 use crate::section::{Cell, Section, Table};
+use crate::{ClusterSpec, limits};
 
 const NODES: u16 = 3;
 const FAULTS: u8 = 1;
@@ -39,13 +40,14 @@ enum Blow {
 }
 
 pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()> {
-    let columns = ["node", "", "of the group", "longest silence of its shard, s", "of the other shards, s"];
+    let columns =
+        ["node", "", "of the group", "its shard is silent, s", "other shards are silent, s", "a new session, s"];
     let mut table = Table::new("A node of three is killed, or falls silent", &columns);
     for (blow, name) in [(Blow::Killed, "killed"), (Blow::Silent, "silent")] {
         let mut longest = Duration::ZERO;
         for node in (1..=NODES).map(NodeId) {
             run.say(&format!("{node} {name}"));
-            let Away { its, others, led } = strike(run, blow, node, name)?;
+            let Away { its, others, led, opened } = strike(run, blow, node, name)?;
             longest = longest.max(its).max(others);
             table.row([
                 Cell::from(node.to_string()),
@@ -53,7 +55,11 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
                 Cell::from(if led { "the leader" } else { "a member" }),
                 Cell::Number(its.as_secs_f64(), 2),
                 Cell::Number(others.as_secs_f64(), 2),
+                Cell::Number(opened.as_secs_f64(), 2),
             ]);
+            if led {
+                section.ratio(format!("coordinator.leaders_node_{name}.session_s"), opened.as_secs_f64());
+            }
         }
         section.ratio(format!("coordinator.node_{name}.longest_s"), longest.as_secs_f64());
     }
@@ -67,6 +73,8 @@ struct Away {
     others: Duration,
     /// The node's process led the group.
     led: bool,
+    /// When a session was open that began then.
+    opened: Duration,
 }
 
 fn strike(run: &Run<'_>, blow: Blow, node: NodeId, name: &str) -> anyhow::Result<Away> {
@@ -85,6 +93,7 @@ fn strike(run: &Run<'_>, blow: Blow, node: NodeId, name: &str) -> anyhow::Result
     let keys = || shards.iter().map(|(_, key)| key.clone());
     watch(&mut arm, keys(), WARM_UP)?;
     let led = group.leader() == Some(node);
+    let (struck, seeds) = (Clock::now(), arm.children.seeds());
     let least = match blow {
         Blow::Killed => {
             arm.children.kill(node)?;
@@ -95,12 +104,18 @@ fn strike(run: &Run<'_>, blow: Blow, node: NodeId, name: &str) -> anyhow::Result
             SILENT_AT_LEAST
         }
     };
-    let gaps = watch(&mut arm, keys(), least)?;
+    let (opened, gaps) = thread::scope(|scope| {
+        let opened = scope.spawn(|| open_session("newcomer", seeds, PATIENCE).map(|_| Clock::now().since(struck)));
+        let gaps = watch(&mut arm, keys(), least);
+        (opened.join(), gaps)
+    });
+    let opened = opened.map_err(|_| anyhow!("the thread that opens a session has panicked"))??;
+    let gaps = gaps?;
     let longest = |is_its: bool| {
         let of = shards.iter().zip(&gaps).filter(|((primary, _), _)| (*primary == node) == is_its);
         of.map(|(_, gap)| *gap).max().unwrap_or_default()
     };
-    Ok(Away { its: longest(true), others: longest(false), led })
+    Ok(Away { its: longest(true), others: longest(false), led, opened })
 }
 
 /// A client for each key updates it. Returns the longest time without an answer of each, after at least this time, when all answer.

@@ -1,25 +1,31 @@
 //! Updates of connected clients while the group elects another leader, beside the same before: they need no coordinator.
 //!
-//! Each round has three windows of the same length. Between the first two nothing happens, which shows how much two windows of this
-//! machine differ. The third begins with the kill of the leader, and is as long as a lease: the election is over within it.
+//! Each round has three windows. In the first two nothing happens, which shows how much two windows of this machine differ. The third
+//! begins with the kill of the leader, and ends when another member that leads has answered.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use kasha_machine::Rng;
-use kasha_types::limits::NODE_LEASE;
+use kasha_machine::{Effects, Rng};
+use kasha_runtime::{Application, Control};
+use kasha_types::Tick;
 
 use super::apart::{Apart, CLIENTS};
 use crate::figure::Figure;
+use crate::group::Group;
+use crate::harness::crowd::Crowd;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Load, Tally, Workload};
 use crate::harness::{Arm, Run, per};
+use crate::limits;
 use crate::section::{Cell, Section, Table};
 
 /// Percent of the benchmark's time.
 const PERCENT: u32 = 25;
-const WINDOW: Duration = NODE_LEASE;
+/// That of the windows without an election: about as long as one with it.
+const WINDOW: Duration = Duration::from_millis(750);
 const VALUE_BYTES: usize = 100;
 const KEYS: u32 = 10_000;
 /// After the processes of the other rounds have started.
@@ -89,18 +95,44 @@ fn windows_of(apart: &mut Apart, workload: &Workload) -> anyhow::Result<Windows>
     let first = arm.run(CLIENTS, workload, Limit::Time(WINDOW))?;
     let before = arm.run(CLIENTS, workload, Limit::Time(WINDOW))?;
     let Arm { event_loop, children, table, .. } = arm;
-    let mut rng = Rng::new(1);
-    let mut load = Load::new(*table, CLIENTS, workload, Limit::Time(WINDOW), &mut rng);
+    let (mut rng, over) = (Rng::new(1), AtomicBool::new(false));
+    let load = Load::new(*table, CLIENTS, workload, Limit::Time(limits::DRAIN), &mut rng);
+    let mut load = UntilOver { load, over: &over };
     // On a thread of its own: the clients must not wait until the process has ended.
-    let (killed, ran) = thread::scope(|scope| {
-        let killed = scope.spawn(|| children.kill(leader));
+    let (elected, ran) = thread::scope(|scope| {
+        let elected = scope.spawn(|| {
+            let killed = children.kill(leader);
+            let elected = killed.and_then(|()| Group::of(children).wait_for_leader(limits::DRAIN));
+            over.store(true, Ordering::Release);
+            elected
+        });
         let ran = event_loop.run(&mut load);
-        (killed.join(), ran)
+        (elected.join(), ran)
     });
-    killed.map_err(|_| anyhow!("the thread that kills the leader has panicked"))??;
+    elected.map_err(|_| anyhow!("the thread that kills the leader has panicked"))??;
     ran?;
-    if let Some(failure) = load.failure {
-        bail!("an update was not done while the leader of the coordinator's group was away: {failure}");
+    let Load { tally: during, failure, .. } = load.load;
+    match failure {
+        Some(failure) => bail!("an update was not done while the coordinator's group elected a leader: {failure}"),
+        None => Ok(Windows { first, before, during }),
     }
-    Ok(Windows { first, before, during: load.tally })
+}
+
+/// A load that ends when somebody else says so.
+struct UntilOver<'a> {
+    load: Load<'a>,
+    over: &'a AtomicBool,
+}
+
+impl Application<Crowd> for UntilOver<'_> {
+    fn turn(&mut self, now: Tick, crowd: &mut Crowd, out: &mut Effects) -> Control {
+        if self.over.load(Ordering::Acquire) {
+            self.load.end();
+        }
+        self.load.turn(now, crowd, out)
+    }
+
+    fn next_wake(&self) -> Option<Tick> {
+        self.load.next_wake()
+    }
 }
