@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use kasha_bench::Kill;
 use kasha_coordinator::Unchosen;
 use kasha_node::Baseline;
 use kasha_replication::Pace;
@@ -35,6 +36,18 @@ pub struct DemoArguments {
     /// Seed of the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What is killed: `nodes` that lead shards, while the coordinator is spared; or `coordinator`, the process that hosts the leader
+    /// of the coordinator's group.
+    #[arg(long, default_value = "nodes", value_parser = parse_kill)]
+    kill: Kill,
+}
+
+fn parse_kill(text: &str) -> Result<Kill, String> {
+    match text {
+        "nodes" => Ok(Kill::Nodes),
+        "coordinator" => Ok(Kill::Coordinator),
+        other => Err(format!("{other:?} cannot be killed: write nodes or coordinator")),
+    }
 }
 
 #[derive(Args)]
@@ -139,6 +152,7 @@ pub fn demo(arguments: &DemoArguments) -> Result<()> {
     let data = arguments.data.clone().unwrap_or_else(|| own_folder.clone());
     let mut options = kasha_bench::DemoOptions::new(exe, data);
     (options.seconds, options.clients, options.seed) = (arguments.seconds, arguments.clients, arguments.seed);
+    options.kill = arguments.kill;
     let right = kasha_bench::demo(options)?;
     if !right {
         bail!("something was lost or doubled: see the report above");

@@ -113,7 +113,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "coordinator",
         about: "the coordinator as a group of three: its leader, all its members and any one node are killed",
-        share: 150,
+        share: 130,
         run: coordinator::run,
     },
     Benchmark {

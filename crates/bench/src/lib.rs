@@ -33,7 +33,7 @@ mod watch;
 pub use benchmarks::{BENCHMARKS, Benchmark};
 pub use children::{Children, ClusterSpec};
 pub use client::is_whole;
-pub use demo::{DemoOptions, demo};
+pub use demo::{DemoOptions, Kill, demo};
 pub use figure::{DECIDING_ROUNDS_MIN, Figure, Spread};
 pub use harness::BenchOptions;
 pub use latency::{LatencyOptions, latency};

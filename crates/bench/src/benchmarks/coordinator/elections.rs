@@ -21,12 +21,14 @@ use crate::section::{Cell, Section, Table};
 use crate::{Children, ClusterSpec, limits};
 
 /// Percent of the benchmark's time for each of the two.
-const PERCENT: u32 = 18;
+const PERCENT: u32 = 16;
 const NODES: u16 = 3;
 const FAULTS: u8 = 1;
 /// The first one has a process of its own, and leads at first.
 const MEMBERS: [NodeId; 3] = [NodeId(4), NodeId(1), NodeId(2)];
-/// The value is put so long before the kill.
+/// A value that is put, and ends, before anybody is killed.
+const LIFETIME_WITHOUT: Duration = Duration::from_millis(500);
+/// The other value is put so long before the kill.
 const BEFORE: Duration = Duration::from_millis(200);
 const LIFETIME: Duration = Duration::from_secs(2);
 /// A value that ends sooner than this after the election may end later by the length of the election, and does not count.
@@ -38,8 +40,10 @@ struct Election {
     elected: Duration,
     /// A session that began with the kill had a client id.
     opened: Duration,
-    /// By how much a value lived too long, or too short; `None`: it ended too soon to count.
+    /// By how much a value of 2 s lived too long, or too short if this is negative; `None`: it ended too soon to count.
     longer_by_ms: Option<f64>,
+    /// The same of one that ended before the kill.
+    without_ms: f64,
 }
 
 pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()> {
@@ -47,9 +51,10 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
     let ballast = Ballast::start(&run.folder("ballast"))?;
     let loaded = elections(run, "loaded disk")?;
     section.ratio("coordinator.loaded_disk.written_mib_per_second", ballast.end()?);
-    let columns = ["disk", "kill", "s to a leader", "s to a new session", "a value of 2 s lived longer by ms"];
+    let columns =
+        ["disk", "kill", "s to a leader", "s to a new session", "a lifetime is longer by ms", "one before the kill"];
     let mut table = Table::new("The process of the leader is killed, which hosts nothing else", &columns);
-    let mut off_by_ms = Vec::new();
+    let (mut off_by_ms, mut without_ms) = (Vec::new(), Vec::new());
     for (name, elections) in [("quiet", &quiet), ("loaded", &loaded)] {
         for (number, each) in elections.iter().enumerate() {
             table.row([
@@ -58,9 +63,11 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
                 Cell::Number(each.elected.as_secs_f64(), 3),
                 Cell::Number(each.opened.as_secs_f64(), 3),
                 each.longer_by_ms.map_or(Cell::Nothing, |by| Cell::Number(by, 1)),
+                Cell::Number(each.without_ms, 1),
             ]);
         }
         off_by_ms.extend(elections.iter().filter_map(|each| each.longer_by_ms).map(f64::abs));
+        without_ms.extend(elections.iter().map(|each| each.without_ms.abs()));
         let opened = || elections.iter().map(|each| each.opened.as_secs_f64());
         section.ratio(format!("coordinator.{name}_disk.session.longest_s"), opened().fold(0.0, f64::max));
         section.ratio(format!("coordinator.{name}_disk.session.median_s"), median(opened()));
@@ -68,8 +75,10 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
         section.ratio(format!("coordinator.{name}_disk.leader.median_s"), median(elected));
     }
     section.tables.push(table);
-    if let Some(most) = off_by_ms.into_iter().max_by(f64::total_cmp) {
-        section.ratio("coordinator.lifetime_over_election.off_by_ms", most);
+    for (name, off_by_ms) in [("over_election", off_by_ms), ("without_election", without_ms)] {
+        if let Some(most) = off_by_ms.into_iter().max_by(f64::total_cmp) {
+            section.ratio(format!("coordinator.lifetime_{name}.off_by_ms"), most);
+        }
     }
     Ok(())
 }
@@ -94,6 +103,9 @@ fn elect(run: &Run<'_>, name: &str) -> anyhow::Result<Election> {
     let seeds = children.seeds();
     let mut client = Connect::new("lifetimes", seeds.clone()).open()?;
     let table = create_table(&mut client, "lifetimes")?;
+    let value = Ending::put(&mut client, table, "before", LIFETIME_WITHOUT)?;
+    let lived = value.wait(&mut client, table)?;
+    let without_ms = value.longer_by_ms(lived);
     let value = Ending::put(&mut client, table, "across", LIFETIME)?;
     thread::sleep(BEFORE);
     let others = group.without(leader);
@@ -108,5 +120,6 @@ fn elect(run: &Run<'_>, name: &str) -> anyhow::Result<Election> {
     let (elected, opened) = (elected.since(killed), opened?.since(killed));
     let has_time_left = value.age() + APART < LIFETIME;
     let lived = value.wait(&mut client, table)?;
-    Ok(Election { elected, opened, longer_by_ms: has_time_left.then(|| value.longer_by_ms(lived)) })
+    let longer_by_ms = has_time_left.then(|| value.longer_by_ms(lived));
+    Ok(Election { elected, opened, longer_by_ms, without_ms })
 }

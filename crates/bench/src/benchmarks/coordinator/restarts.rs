@@ -17,7 +17,7 @@ const RESTARTS: u32 = 5;
 /// Between the first answer of a leader and the next kill.
 const APART: Duration = Duration::from_millis(300);
 /// Longer than the restarts take.
-const LIFETIME: Duration = Duration::from_secs(10);
+const LIFETIME: Duration = Duration::from_secs(8);
 /// That of a value that the same client puts afterwards.
 const LIFETIME_AFTER: Duration = Duration::from_secs(1);
 
