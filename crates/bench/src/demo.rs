@@ -34,9 +34,8 @@ use faults::{Director, Fault, Injury, Narrator};
 use leader::Succession;
 use load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, account_key, counter_key, number_in, put_key};
 
-/// One is spared, and three are struck, one after the other. The last of these keeps what it leads until then.
+/// Nodes, and as many shards. One is spared, and three are struck, one after the other. The last of these keeps what it leads until then.
 const NODES: u16 = 4;
-const SHARDS: u16 = 4;
 const FAULTS: u8 = 1;
 const LEASE: Duration = Duration::from_secs(1);
 const DROP_PER_MILLE: u16 = 10;
@@ -98,9 +97,9 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
 }
 
 /// What runs.
-fn introduce(options: &DemoOptions) {
+fn introduce(options: &DemoOptions, nodes: u16) {
     say!(
-        "{NODES} processes, {SHARDS} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
+        "{nodes} processes, {nodes} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
          lost, {} % come twice.\n{} clients increment counters, put several keys at once, and move money between accounts of all shards (seed \
          {}).\n",
         DROP_PER_MILLE / 10,
@@ -112,11 +111,11 @@ fn introduce(options: &DemoOptions) {
 
 /// Nodes that lead shards are killed and frozen.
 fn nodes(options: &DemoOptions) -> anyhow::Result<bool> {
-    introduce(options);
+    introduce(options, NODES);
     let logs = || format!("the logs are in {}", options.data.display());
     say!("Exactly once:");
     let faults = [Fault::Kill, Fault::KillAndRestart, Fault::Freeze];
-    let plan = |faults| Plan { members: vec![COORDINATOR], faults, kills_of_leader: 0 };
+    let plan = |faults| Plan { nodes: NODES, lease: LEASE, members: vec![COORDINATOR], faults, kills_of_leader: 0 };
     let with = run(options, "exactly-once", true, options.seconds, &plan(&faults)).with_context(logs)?;
     show::show(&with);
     ensure!(
@@ -181,6 +180,9 @@ struct Verdict {
 /// What is done to the cluster of a run.
 #[derive(Debug)]
 struct Plan<'a> {
+    /// Nodes, and as many shards.
+    nodes: u16,
+    lease: Duration,
     /// The nodes that host the coordinator's members.
     members: Vec<NodeId>,
     faults: &'a [Fault],
@@ -219,9 +221,9 @@ fn run(
     plan: &Plan<'_>,
 ) -> anyhow::Result<Outcome> {
     let spec = ClusterSpec {
-        nodes: NODES,
-        shards: SHARDS,
-        lease: LEASE,
+        nodes: plan.nodes,
+        shards: plan.nodes,
+        lease: plan.lease,
         drop_per_mille: DROP_PER_MILLE,
         duplicate_per_mille: DUPLICATE_PER_MILLE,
         fault_seed: options.seed,
@@ -244,7 +246,7 @@ fn run(
     narrator.say("counting");
     let verdict = read_back(&mut reader, table, &tally)?;
     let duplicates_suppressed = watch.seen().duplicates_suppressed();
-    Ok(Outcome { tally, injuries, successions, duplicates_suppressed, lease: LEASE, verdict })
+    Ok(Outcome { tally, injuries, successions, duplicates_suppressed, lease: plan.lease, verdict })
 }
 
 fn disturb(

@@ -1,24 +1,27 @@
 //! The demonstration with `--kill coordinator`: the process that leads the coordinator's group is killed under load, twice. Who
 //! leads then, and who noticed.
 //!
-//! Three of the four nodes host a member of the group. So the process that is killed is also a node: it leads a shard, and holds
-//! copies and witnesses of others. Whoever uses a shard of which it has no part notices nothing.
+//! Three of six nodes host a member of the group. So the process that is killed is also a node: it leads a shard, has a copy of another one,
+//! and is the witness of a third. Whoever uses one of the other shards notices nothing.
 
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use kasha_runtime::{Clock, say};
+use kasha_types::limits::NODE_LEASE;
 use kasha_types::{NodeId, ShardId, Tick};
 use kasha_wire::{Configuration, ShardConfig};
 
 use super::faults::{Director, away};
 use super::load::Tally;
-use super::{DemoOptions, LEASE, Plan, introduce, run, show};
+use super::{DemoOptions, Plan, introduce, run, show};
 use crate::client::open_session;
 use crate::group::Group;
 use crate::limits;
 
+/// Nodes, and as many shards: so a node has no part in half of them.
+const NODES: u16 = 6;
 /// The nodes that host members. The first one begins the cluster, and leads at first.
 pub(super) const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 /// The leader is killed so often.
@@ -26,7 +29,7 @@ const KILLS: u32 = 2;
 /// How long a killed leader's process stays away.
 const AWAY: Duration = Duration::from_secs(3);
 /// Shards are looked at for so long after a kill, and as long before it.
-const LOOKED_AT: Duration = LEASE.saturating_mul(3);
+const LOOKED_AT: Duration = Duration::from_secs(2);
 
 /// A shorter silence is not told from none: a lost message costs as much, and more if it is lost twice.
 const NOTICED: Duration = Duration::from_millis(200);
@@ -80,14 +83,13 @@ pub(super) struct Succession {
 
 /// Shows that connected clients go on, and that no update is lost or doubled. Returns whether that is so.
 pub(super) fn demo(options: &DemoOptions) -> anyhow::Result<bool> {
-    introduce(options);
+    introduce(options, NODES);
+    let [first, second, third] = MEMBERS;
     say!(
-        "{}, {} and {} also host the three members of the coordinator's group. The one that leads is killed, twice.\n",
-        MEMBERS[0],
-        MEMBERS[1],
-        MEMBERS[2]
+        "{first}, {second} and {third} also host the three members of the coordinator's group. The one that leads is killed,"
     );
-    let plan = Plan { members: MEMBERS.into(), faults: &[], kills_of_leader: KILLS };
+    say!("twice. The lease of nodes is {NODE_LEASE:?}.\n");
+    let plan = Plan { nodes: NODES, lease: NODE_LEASE, members: MEMBERS.into(), faults: &[], kills_of_leader: KILLS };
     let outcome = run(options, "coordinator", true, options.seconds, &plan)
         .with_context(|| format!("the logs are in {}", options.data.display()))?;
     show::show(&outcome);
@@ -134,7 +136,7 @@ fn tell(of: &Succession, tally: &Tally) {
         show::line(&what, format!("{} (before: {})", millis(silence(of.at)), millis(silence(before))));
     }
     if !unnoticed.is_empty() {
-        say!("  So who used {} noticed nothing.", unnoticed.join(" or "));
+        say!("  So {} went on without a pause of {NOTICED:?}.", unnoticed.join(", "));
     }
     say!("");
 }

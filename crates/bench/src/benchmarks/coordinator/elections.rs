@@ -52,7 +52,7 @@ pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()
     let loaded = elections(run, "loaded disk")?;
     section.ratio("coordinator.loaded_disk.written_mib_per_second", ballast.end()?);
     let columns =
-        ["disk", "kill", "s to a leader", "s to a new session", "a lifetime is longer by ms", "one before the kill"];
+        ["disk", "kill", "s to a leader", "s to a new session", "a lifetime is longer by ms", "the one before by ms"];
     let mut table = Table::new("The process of the leader is killed, which hosts nothing else", &columns);
     let (mut off_by_ms, mut without_ms) = (Vec::new(), Vec::new());
     for (name, elections) in [("quiet", &quiet), ("loaded", &loaded)] {

@@ -38,6 +38,9 @@ struct Windows {
     during: Tally,
 }
 
+/// One of the three.
+type Window = fn(&Windows) -> &Tally;
+
 /// Returns the number of rounds.
 pub(super) fn measure(run: &Run<'_>, apart: &mut Apart, section: &mut Section) -> anyhow::Result<u32> {
     let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
@@ -62,16 +65,15 @@ pub(super) fn measure(run: &Run<'_>, apart: &mut Apart, section: &mut Section) -
         ]);
     }
     section.tables.push(table);
-    let ratio = |this: fn(&Windows) -> &Tally, other: fn(&Windows) -> &Tally| {
+    let ratio = |this: Window, other: Window| {
         Figure::median_of(windows.iter().map(|each| per(rate(this(each)), rate(other(each)))))
     };
-    let together = |of: fn(&Windows) -> &Tally| {
+    let together = |of: Window| {
         let mut all = Tally::new();
         windows.iter().for_each(|each| all.add(of(each)));
         p99_us(&all)
     };
-    let (first, before, during): (fn(&Windows) -> &Tally, fn(&Windows) -> &Tally, fn(&Windows) -> &Tally) =
-        (|each| &each.first, |each| &each.before, |each| &each.during);
+    let [first, before, during]: [Window; 3] = [|each| &each.first, |each| &each.before, |each| &each.during];
     section.ratio("coordinator.updates.during/before.throughput", ratio(during, before));
     section.ratio("coordinator.updates.before/before.throughput", ratio(before, first));
     section.ratio("coordinator.updates.during/before.p99", per(together(during), together(before)));
