@@ -1,4 +1,5 @@
-//! Loads the disk: a thread writes a file in the same file system and syncs it, again and again.
+//! Loads the disk: a thread writes a file in the same file system and syncs it, again and again. And says how long a small write takes to
+//! reach the disk, with that and without: disks differ in how much such a load is to them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, Write};
@@ -10,9 +11,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
-/// What is written before each sync, and in what pieces.
-const BYTES_EACH: usize = 16 << 20;
+use crate::harness::median;
+
+/// What is written before each sync, and in what pieces. So much that a file system that puts data on the disk before its journal lets
+/// others wait for a good part of it.
+const BYTES_EACH: usize = 128 << 20;
 const PIECE: usize = 1 << 20;
+/// Small writes that are timed, and how many bytes each has.
+const SYNCS: usize = 30;
+const SYNCED_BYTES: usize = 512;
 
 /// The thread, which ends when this is told to, or dropped.
 pub(super) struct Ballast {
@@ -54,6 +61,21 @@ impl Drop for Ballast {
         // Nobody asks any more how it went.
         let _ = self.join();
     }
+}
+
+/// How long a write of a few bytes takes until it is on the disk, in milliseconds: of several, the one in the middle.
+pub(super) fn median_sync_ms(folder: &Path) -> anyhow::Result<f64> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let path = folder.join("syncs");
+    let mut file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    let mut sync = || -> std::io::Result<f64> {
+        let began = Instant::now();
+        file.write_all(&[b's'; SYNCED_BYTES])?;
+        file.sync_data()?;
+        Ok(began.elapsed().as_secs_f64() * 1000.0)
+    };
+    let took: Vec<f64> = (0..SYNCS).map(|_| sync()).collect::<Result<_, _>>().context("cannot sync a file")?;
+    Ok(median(took.into_iter()))
 }
 
 fn mebibytes_per_second(bytes: u64, took: Duration) -> f64 {

@@ -12,7 +12,7 @@ use anyhow::{anyhow, ensure};
 use kasha_runtime::Clock;
 use kasha_types::NodeId;
 
-use super::ballast::Ballast;
+use super::ballast::{Ballast, median_sync_ms};
 use crate::client::{Connect, create_table, open_session};
 use crate::group::Group;
 use crate::harness::lifetime::Ending;
@@ -47,8 +47,10 @@ struct Election {
 }
 
 pub(super) fn measure(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()> {
+    section.ratio("coordinator.quiet_disk.sync.median_ms", median_sync_ms(&run.folder("syncs"))?);
     let quiet = elections(run, "quiet disk")?;
     let ballast = Ballast::start(&run.folder("ballast"))?;
+    section.ratio("coordinator.loaded_disk.sync.median_ms", median_sync_ms(&run.folder("syncs"))?);
     let loaded = elections(run, "loaded disk")?;
     section.ratio("coordinator.loaded_disk.written_mib_per_second", ballast.end()?);
     let columns =

@@ -28,8 +28,8 @@ const PERCENT: u32 = 24;
 const WINDOW: Duration = Duration::from_millis(750);
 const VALUE_BYTES: usize = 100;
 const KEYS: u32 = 10_000;
-/// After the processes of the other rounds have started.
-const WARM_UP: Duration = Duration::from_millis(200);
+/// After a process has started again: else the first window would be slower than the second.
+const WARM_UP: Duration = Duration::from_millis(500);
 
 /// One round.
 struct Windows {
