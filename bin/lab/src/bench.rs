@@ -46,6 +46,8 @@ enum Bench {
     Recovery(BenchmarkArguments),
     /// How much an unreachable shard slows down updates of other shards, in a session that all share.
     Outage(BenchmarkArguments),
+    /// The coordinator as a group of three: what the loss of its leader, of all its members and of any one node costs.
+    Coordinator(BenchmarkArguments),
     /// Times that outsiders found far off, each beside what is usual.
     Outsiders(BenchmarkArguments),
     /// Updates while the log is cleaned, against updates with memory for all that is written.
@@ -85,6 +87,7 @@ impl Bench {
             | Self::Witness(arguments)
             | Self::Recovery(arguments)
             | Self::Outage(arguments)
+            | Self::Coordinator(arguments)
             | Self::Outsiders(arguments)
             | Self::Cleaning(arguments)
             | Self::Stalls(arguments)
@@ -170,6 +173,9 @@ struct BenchmarkArguments {
     /// MiB of memory for a replica's log, for `cleaning`.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(192..=4096))]
     memory_mib: u64,
+    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=24 * 60))]
+    minutes: u32,
 }
 
 impl BenchmarkArguments {
@@ -186,6 +192,7 @@ impl BenchmarkArguments {
             keys: self.keys,
             bytes: self.mebibytes << 20,
             memory_mib: self.memory_mib,
+            minutes: self.minutes,
             ..BenchOptions::new(std::env::current_exe()?)
         })
     }
@@ -270,6 +277,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Witness(arguments) => run_one("witness", arguments),
         Bench::Recovery(arguments) => run_one("recovery", arguments),
         Bench::Outage(arguments) => run_one("outage", arguments),
+        Bench::Coordinator(arguments) => run_one("coordinator", arguments),
         Bench::Outsiders(arguments) => run_one("outsiders", arguments),
         Bench::Cleaning(arguments) => run_one("cleaning", arguments),
         Bench::Stalls(arguments) => run_one("stalls", arguments),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use kasha_bench::Kill;
 use kasha_coordinator::Unchosen;
 use kasha_node::Baseline;
 use kasha_replication::Pace;
@@ -35,6 +36,18 @@ pub struct DemoArguments {
     /// Seed of the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What is killed: `nodes` that lead shards, while the coordinator is spared; or `coordinator`, the process that hosts the leader
+    /// of the coordinator's group.
+    #[arg(long, default_value = "nodes", value_parser = parse_kill)]
+    kill: Kill,
+}
+
+fn parse_kill(text: &str) -> Result<Kill, String> {
+    match text {
+        "nodes" => Ok(Kill::Nodes),
+        "coordinator" => Ok(Kill::Coordinator),
+        other => Err(format!("{other:?} cannot be killed: write nodes or coordinator")),
+    }
 }
 
 #[derive(Args)]
@@ -51,10 +64,17 @@ pub struct InternalNodeArguments {
     data: PathBuf,
     #[arg(long, value_delimiter = ',')]
     listen: Vec<SocketAddr>,
-    #[arg(long)]
-    coordinator: SocketAddr,
+    /// Where the members of the coordinator's group listen.
+    #[arg(long, value_delimiter = ',', required = true)]
+    coordinator: Vec<SocketAddr>,
     #[arg(long)]
     host_coordinator: bool,
+    /// Where this process listens as a member of that group, or as one that may become a member.
+    #[arg(long)]
+    control: Option<SocketAddr>,
+    /// Members of that group, where the cluster begins.
+    #[arg(long, default_value_t = 1)]
+    group: u8,
     /// What benchmarks compare with.
     #[arg(long, default_value = "none", value_parser = parse_baseline)]
     baseline: Baseline,
@@ -92,15 +112,15 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         data: arguments.data.clone(),
         listen: arguments.listen.iter().copied().map(Place::from).collect(),
         advertise: Vec::new(),
-        coordinators: vec![arguments.coordinator.into()],
-        control: arguments.host_coordinator.then(|| Control::chosen(arguments.coordinator)),
+        coordinators: arguments.coordinator.iter().copied().map(Place::from).collect(),
+        control: arguments.control.map(Control::chosen),
         hosts: arguments.host_coordinator.then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards: arguments.shards,
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
-            group: 1,
+            group: arguments.group,
             unchosen: Unchosen::default(),
         }),
         own_nodes: [NodeId(arguments.node)].into(),
@@ -108,7 +128,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         lease: arguments.lease,
         flush_interval: Duration::from_millis(100),
         spin: arguments.spin,
-        limits: limits(arguments.listen.len() + usize::from(arguments.host_coordinator))?,
+        limits: limits(arguments.listen.len() + usize::from(arguments.control.is_some()))?,
         injected: Injected {
             baseline: arguments.baseline,
             pace: Pace { sync_bytes: arguments.sync_bytes.unwrap_or(pace.sync_bytes), ..pace },
@@ -132,6 +152,7 @@ pub fn demo(arguments: &DemoArguments) -> Result<()> {
     let data = arguments.data.clone().unwrap_or_else(|| own_folder.clone());
     let mut options = kasha_bench::DemoOptions::new(exe, data);
     (options.seconds, options.clients, options.seed) = (arguments.seconds, arguments.clients, arguments.seed);
+    options.kill = arguments.kill;
     let right = kasha_bench::demo(options)?;
     if !right {
         bail!("something was lost or doubled: see the report above");

@@ -4,6 +4,7 @@ mod allocations;
 mod batch;
 mod cleaning;
 mod clients;
+mod coordinator;
 mod counters;
 mod exactly_once;
 mod floor;
@@ -108,6 +109,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what a shard that is away costs the updates of other shards in one session",
         share: 40,
         run: outage::run,
+    },
+    Benchmark {
+        name: "coordinator",
+        about: "the coordinator as a group of three: its leader, all its members and any one node are killed",
+        share: 130,
+        run: coordinator::run,
     },
     Benchmark {
         name: "outsiders",

@@ -1,10 +1,10 @@
 //! A cluster of child processes on this machine.
 //!
-//! Each node is one `kasha-lab internal-node`; node 1 also hosts the coordinator. Nodes can be killed, stopped, continued
+//! Each node is one `kasha-lab internal-node`. The coordinator's only member is in the process of node 1, unless the
+//! options name the nodes whose processes host a group of them. Nodes can be killed, stopped, continued
 //! and restarted. They end with this process, however it ends: they are killed when [`Children`] is dropped, and the
 //! kernel kills them when the thread that started them dies. So the thread that starts or restarts a child must live as
 //! long as the child is needed.
-//! as long as the child is needed.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ use crate::client::{Connect, is_whole};
 use crate::limits;
 use crate::ports::free_ports;
 
-/// The node that hosts the coordinator: benchmarks and the demo do not disturb it.
+/// The node that hosts the coordinator, where it is alone: benchmarks and the demo do not disturb it.
 pub(crate) const COORDINATOR: NodeId = NodeId(1);
 
 /// The options of a cluster of children.
@@ -61,6 +61,9 @@ pub struct ClusterSpec {
     pub memory_mib: Option<u64>,
     /// Unsynced bytes that begin a sync although nobody waits; `None`: the default.
     pub sync_bytes: Option<u64>,
+    /// The nodes whose processes host the members of the coordinator's group. The first one begins the cluster. If its number is above
+    /// `nodes`, its process hosts nothing else.
+    pub members: Vec<NodeId>,
 }
 
 impl ClusterSpec {
@@ -83,6 +86,7 @@ impl ClusterSpec {
             lease: kasha_types::limits::NODE_LEASE,
             memory_mib: None,
             sync_bytes: None,
+            members: vec![COORDINATOR],
         }
     }
 
@@ -94,9 +98,10 @@ impl ClusterSpec {
         self.data.join(format!("node-{}.log", node.0))
     }
 
-    /// The arguments of `node`'s process, which listens at `listen`.
+    /// The arguments of `node`'s process, which listens at `listen`. `controls`: where the members of the coordinator's group listen,
+    /// in their order.
     #[must_use]
-    pub fn arguments(&self, node: NodeId, listen: &[SocketAddr], coordinator: SocketAddr) -> Vec<String> {
+    pub fn arguments(&self, node: NodeId, listen: &[SocketAddr], controls: &[SocketAddr]) -> Vec<String> {
         let mut arguments = vec!["internal-node".to_owned()];
         let mut flag = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
         flag("node", node.0.to_string());
@@ -104,8 +109,10 @@ impl ClusterSpec {
         flag("shards", self.shards.to_string());
         flag("faults", self.faults.to_string());
         flag("data", self.node_folder(node).display().to_string());
-        flag("listen", listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(","));
-        flag("coordinator", coordinator.to_string());
+        if !listen.is_empty() {
+            flag("listen", joined(listen));
+        }
+        flag("coordinator", joined(controls));
         flag("baseline", self.baseline.name().to_owned());
         let durability = match self.durability {
             Durability::Replicated => "replicated",
@@ -123,11 +130,19 @@ impl ClusterSpec {
         if let Some(bytes) = self.sync_bytes {
             flag("sync-bytes", bytes.to_string());
         }
-        if node == COORDINATOR {
+        if let Some(control) = self.members.iter().zip(controls).find_map(|(&of, at)| (of == node).then_some(at)) {
+            flag("control", control.to_string());
+        }
+        if self.members.first() == Some(&node) {
+            flag("group", self.members.len().to_string());
             arguments.push("--host-coordinator".to_owned());
         }
         arguments
     }
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn microseconds(duration: Duration) -> String {
@@ -146,7 +161,8 @@ struct Slot {
 #[derive(Debug)]
 pub struct Children {
     spec: ClusterSpec,
-    coordinator: SocketAddr,
+    /// Where the members of the coordinator's group listen.
+    controls: Vec<SocketAddr>,
     slots: Vec<Slot>,
 }
 
@@ -161,12 +177,18 @@ impl Children {
         ensure!(spec.cores > 0 && spec.shards > 0, "a cluster has at least one shard, and a node one core");
         let folder = spec.data.display().to_string();
         fs::create_dir_all(&spec.data).with_context(|| format!("cannot create the folder {folder}"))?;
-        let cores = usize::from(spec.cores);
-        let mut ports = free_ports(usize::from(spec.nodes) * cores + 1, random_u64())?;
-        let coordinator = ports.pop().expect("as many as asked for");
-        let slots = (1..=spec.nodes).map(NodeId).zip(ports.chunks(cores));
-        let slots = slots.map(|(node, listen)| Slot { node, listen: listen.to_vec(), process: None }).collect();
-        let mut children = Self { spec, coordinator, slots };
+        let is_node = |member: &NodeId| (1..=spec.nodes).contains(&member.0);
+        let first = *spec.members.first().context("a cluster has a coordinator")?;
+        ensure!(spec.members[1..].iter().all(is_node), "only the first member may have a process of its own");
+        let (cores, nodes) = (usize::from(spec.cores), usize::from(spec.nodes));
+        let mut ports = free_ports(nodes * cores + spec.members.len(), random_u64())?;
+        let controls = ports.split_off(nodes * cores);
+        let slot = |(node, listen): (NodeId, &[SocketAddr])| Slot { node, listen: listen.to_vec(), process: None };
+        let mut slots: Vec<Slot> = (1..=spec.nodes).map(NodeId).zip(ports.chunks(cores)).map(slot).collect();
+        if !is_node(&first) {
+            slots.insert(0, slot((first, &[])));
+        }
+        let mut children = Self { spec, controls, slots };
         for index in 0..children.slots.len() {
             children.spawn(index)?;
         }
@@ -183,7 +205,14 @@ impl Children {
     /// Addresses for clients: each node's first core.
     #[must_use]
     pub fn seeds(&self) -> Vec<SocketAddr> {
-        self.slots.iter().map(|slot| slot.listen[0]).collect()
+        self.slots.iter().filter_map(|slot| slot.listen.first().copied()).collect()
+    }
+
+    /// The members of the coordinator's group whose processes run: their nodes, and where they listen.
+    pub(crate) fn members(&self) -> Vec<(NodeId, SocketAddr)> {
+        let runs = |node| self.slots.iter().any(|slot| slot.node == node && slot.process.is_some());
+        let members = self.spec.members.iter().copied().zip(self.controls.iter().copied());
+        members.filter(|(node, _)| runs(*node)).collect()
     }
 
     /// Kills a node's process (`kill -9`) and waits for its end.
@@ -288,7 +317,7 @@ impl Children {
         let log = log.with_context(|| format!("cannot write {}", path.display()))?;
         let mut command = Command::new(&self.spec.exe);
         command
-            .args(self.spec.arguments(slot.node, &slot.listen, self.coordinator))
+            .args(self.spec.arguments(slot.node, &slot.listen, &self.controls))
             .stdin(Stdio::null())
             .stderr(log.try_clone().context("cannot share a log file")?)
             .stdout(log)
@@ -371,16 +400,33 @@ mod tests {
             ..ClusterSpec::new("kasha".into(), "folder".into(), 2)
         };
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let arguments = spec.arguments(NodeId(2), &[at(7001), at(7002)], at(7000)).join(" ");
+        let arguments = spec.arguments(NodeId(2), &[at(7001), at(7002)], &[at(7000)]).join(" ");
         assert_eq!(
             arguments,
             "internal-node --node 2 --nodes 3 --shards 3 --faults 2 --data folder/node-2 \
              --listen 127.0.0.1:7001,127.0.0.1:7002 --coordinator 127.0.0.1:7000 --baseline synced --durability fsync \
              --link-delay 200us --drop-per-mille 10 --duplicate-per-mille 20 --fault-seed 102 --lease 1000000us"
         );
-        let first = spec.arguments(NodeId(1), &[at(7003)], at(7000));
-        assert_eq!(first.last().unwrap(), "--host-coordinator", "node 1 hosts the coordinator");
+        let first = spec.arguments(NodeId(1), &[at(7003)], &[at(7000)]).join(" ");
+        assert!(first.ends_with("--control 127.0.0.1:7000 --group 1 --host-coordinator"), "node 1 hosts it: {first}");
         assert!(!arguments.contains("host-coordinator"));
+    }
+
+    #[test]
+    fn the_first_of_several_members_begins_the_cluster() {
+        let spec = ClusterSpec {
+            nodes: 4,
+            members: [4, 2, 3].map(NodeId).into(),
+            ..ClusterSpec::new("kasha".into(), "folder".into(), 1)
+        };
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let controls = [at(7000), at(7001), at(7002)];
+        let arguments = |node, listen: &[SocketAddr]| spec.arguments(NodeId(node), listen, &controls).join(" ");
+        let [first, second, fourth] = [1, 2, 4].map(|node| arguments(node, &[at(7003)]));
+        assert!(!arguments(4, &[]).contains("--listen"), "a process of its own has no cores");
+        assert!(fourth.ends_with("--control 127.0.0.1:7000 --group 3 --host-coordinator"), "{fourth}");
+        assert!(second.ends_with("--control 127.0.0.1:7001") && !first.contains("--control"), "{second}; {first}");
+        assert!(first.contains("--coordinator 127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002"), "{first}");
     }
 
     #[test]

@@ -74,6 +74,29 @@ pub(crate) fn look(event_loop: &mut EventLoop<Session>, time: Duration) -> anyho
     Ok(())
 }
 
+/// Begins a session, and waits until it can send.
+pub(crate) fn open_session(
+    name: &str,
+    seeds: Vec<SocketAddr>,
+    patience: Duration,
+) -> anyhow::Result<EventLoop<Session>> {
+    struct Opening(Tick);
+    impl Application<Session> for Opening {
+        fn turn(&mut self, now: Tick, session: &mut Session, _: &mut Effects) -> Control {
+            if session.is_open() || now >= self.0 { Control::Exit } else { Control::Continue }
+        }
+        fn next_wake(&self) -> Option<Tick> {
+            Some(self.0)
+        }
+    }
+    let mut event_loop = Connect::new(name, seeds).open()?;
+    event_loop.run(&mut Opening(Clock::now().after(patience)))?;
+    if !event_loop.machine().is_open() {
+        bail!("a new session is not open within {patience:?}");
+    }
+    Ok(event_loop)
+}
+
 /// Makes one call and waits for its end.
 pub(crate) fn call(
     event_loop: &mut EventLoop<Session>,

@@ -3,9 +3,11 @@
 //!
 //! The counters and accounts must hold what their clients were told, no more and no less (E1, E2), and all accounts together
 //! must hold nothing at every moment, since money only moves (T3). The same load from clients
-//! without exactly-once shows what the numbers would be otherwise.
+//! without exactly-once shows what the numbers would be otherwise. Another demonstration kills the leader of the coordinator's group
+//! (`leader`).
 
 mod faults;
+mod leader;
 mod load;
 mod pace;
 mod show;
@@ -20,20 +22,20 @@ use anyhow::{Context, bail, ensure};
 use kasha_client::session::{Completion, Session};
 use kasha_machine::Rng;
 use kasha_runtime::{Clock, EventLoop, FrameFaults, say, spawn_loop};
-use kasha_types::TableId;
+use kasha_types::{NodeId, TableId};
 use kasha_wire::Read;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::{Outcome as Answer, Shape};
 
-use crate::children::{Children, ClusterSpec};
+use crate::children::{COORDINATOR, Children, ClusterSpec};
 use crate::client::{Connect, call, create_table};
 use crate::watch::Watch;
 use faults::{Director, Fault, Injury, Narrator};
+use leader::Succession;
 use load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, account_key, counter_key, number_in, put_key};
 
-/// One is spared, and three are struck, one after the other. The last of these keeps what it leads until then.
+/// Nodes, and as many shards. One is spared, and three are struck, one after the other. The last of these keeps what it leads until then.
 const NODES: u16 = 4;
-const SHARDS: u16 = 4;
 const FAULTS: u8 = 1;
 const LEASE: Duration = Duration::from_secs(1);
 const DROP_PER_MILLE: u16 = 10;
@@ -45,6 +47,16 @@ const INTERVAL: Duration = Duration::from_millis(2);
 
 /// Quiet seconds before the first fault, and between faults.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// What the demo kills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kill {
+    /// Nodes that lead shards. The coordinator is alone, and spared.
+    #[default]
+    Nodes,
+    /// The process that hosts the leader of the coordinator's group of three.
+    Coordinator,
+}
 
 /// The options of the demo.
 #[derive(Clone, Debug)]
@@ -59,13 +71,15 @@ pub struct DemoOptions {
     pub clients: u32,
     /// Seeds load and message faults.
     pub seed: u64,
+    /// What is killed.
+    pub kill: Kill,
 }
 
 impl DemoOptions {
     /// 20 seconds with 4 clients.
     #[must_use]
     pub fn new(exe: PathBuf, data: PathBuf) -> Self {
-        Self { exe, data, seconds: 20, clients: 4, seed: 1 }
+        Self { exe, data, seconds: 20, clients: 4, seed: 1, kill: Kill::Nodes }
     }
 }
 
@@ -76,8 +90,16 @@ impl DemoOptions {
 pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
     ensure!(options.clients > 0, "at least one client is needed");
     refuse_used_folder(&options.data)?;
+    match options.kill {
+        Kill::Nodes => nodes(&options),
+        Kill::Coordinator => leader::demo(&options),
+    }
+}
+
+/// What runs.
+fn introduce(options: &DemoOptions, nodes: u16) {
     say!(
-        "{NODES} processes, {SHARDS} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
+        "{nodes} processes, {nodes} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
          lost, {} % come twice.\n{} clients increment counters, put several keys at once, and move money between accounts of all shards (seed \
          {}).\n",
         DROP_PER_MILLE / 10,
@@ -85,10 +107,16 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
         options.clients,
         options.seed
     );
+}
+
+/// Nodes that lead shards are killed and frozen.
+fn nodes(options: &DemoOptions) -> anyhow::Result<bool> {
+    introduce(options, NODES);
     let logs = || format!("the logs are in {}", options.data.display());
     say!("Exactly once:");
     let faults = [Fault::Kill, Fault::KillAndRestart, Fault::Freeze];
-    let with = run(&options, "exactly-once", true, options.seconds, &faults).with_context(logs)?;
+    let plan = |faults| Plan { nodes: NODES, lease: LEASE, members: vec![COORDINATOR], faults, kills_of_leader: 0 };
+    let with = run(options, "exactly-once", true, options.seconds, &plan(&faults)).with_context(logs)?;
     show::show(&with);
     ensure!(
         with.injuries.len() == faults.len(),
@@ -99,7 +127,7 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
 
     say!("The same with clients that send a new request when they hear nothing (no exactly-once):");
     let seconds = (options.seconds / 3).max(3);
-    let without = run(&options, "at-least-once", false, seconds, &[Fault::Kill]).with_context(logs)?;
+    let without = run(options, "at-least-once", false, seconds, &plan(&[Fault::Kill])).with_context(logs)?;
     show::show(&without);
 
     let is_right = with.is_right();
@@ -149,11 +177,25 @@ struct Verdict {
     money: i64,
 }
 
+/// What is done to the cluster of a run.
+#[derive(Debug)]
+struct Plan<'a> {
+    /// Nodes, and as many shards.
+    nodes: u16,
+    lease: Duration,
+    /// The nodes that host the coordinator's members.
+    members: Vec<NodeId>,
+    faults: &'a [Fault],
+    /// How often the leader of the coordinator's group is killed.
+    kills_of_leader: u32,
+}
+
 /// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     tally: Tally,
     injuries: Vec<Injury>,
+    successions: Vec<Succession>,
     duplicates_suppressed: u64,
     lease: Duration,
     verdict: Verdict,
@@ -176,15 +218,16 @@ fn run(
     folder: &str,
     exactly_once: bool,
     seconds: u64,
-    faults: &[Fault],
+    plan: &Plan<'_>,
 ) -> anyhow::Result<Outcome> {
     let spec = ClusterSpec {
-        nodes: NODES,
-        shards: SHARDS,
-        lease: LEASE,
+        nodes: plan.nodes,
+        shards: plan.nodes,
+        lease: plan.lease,
         drop_per_mille: DROP_PER_MILLE,
         duplicate_per_mille: DUPLICATE_PER_MILLE,
         fault_seed: options.seed,
+        members: plan.members.clone(),
         ..ClusterSpec::new(options.exe.clone(), options.data.join(folder), FAULTS)
     };
     let narrator = Narrator { start: Clock::now() };
@@ -197,24 +240,32 @@ fn run(
     let mut director = Director { children: &mut children, watch: &watch, narrator };
     director.wait_until_whole()?;
     let clients = Clients::start(options, director.children, table, exactly_once)?;
-    let injuries = disturb(&mut director, seconds, faults)?;
+    let (injuries, successions) = disturb(&mut director, seconds, plan)?;
     narrator.say("the load ends; waiting for every outcome");
     let tally = clients.finish()?;
     narrator.say("counting");
     let verdict = read_back(&mut reader, table, &tally)?;
     let duplicates_suppressed = watch.seen().duplicates_suppressed();
-    Ok(Outcome { tally, injuries, duplicates_suppressed, lease: LEASE, verdict })
+    Ok(Outcome { tally, injuries, successions, duplicates_suppressed, lease: plan.lease, verdict })
 }
 
-fn disturb(director: &mut Director<'_>, seconds: u64, faults: &[Fault]) -> anyhow::Result<Vec<Injury>> {
+fn disturb(
+    director: &mut Director<'_>,
+    seconds: u64,
+    plan: &Plan<'_>,
+) -> anyhow::Result<(Vec<Injury>, Vec<Succession>)> {
     let end = Clock::now().after(Duration::from_secs(seconds));
-    let mut injuries = Vec::new();
-    for &fault in faults {
+    let (mut injuries, mut successions) = (Vec::new(), Vec::new());
+    for &fault in plan.faults {
         director.sleep_until(Clock::now().after(QUIET))?;
         injuries.extend(director.inflict(fault)?);
     }
+    for _ in 0..plan.kills_of_leader {
+        director.sleep_until(Clock::now().after(QUIET))?;
+        successions.push(director.kill_leader()?);
+    }
     director.sleep_until(end.max(Clock::now().after(QUIET)))?;
-    Ok(injuries)
+    Ok((injuries, successions))
 }
 
 /// The clients' threads.

@@ -7,6 +7,7 @@
 
 pub(crate) mod crowd;
 pub(crate) mod keys;
+pub(crate) mod lifetime;
 pub(crate) mod load;
 mod measured;
 pub(crate) mod operation;
@@ -64,6 +65,8 @@ pub struct BenchOptions {
     pub bytes: u64,
     /// MiB of memory of a replica, for `cleaning`.
     pub memory_mib: u64,
+    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured.
+    pub minutes: u32,
     /// No round but the first two begins after this time.
     pub patience: Duration,
 }
@@ -84,6 +87,7 @@ impl BenchOptions {
             keys: 300_000,
             bytes: 1 << 30,
             memory_mib: 1024,
+            minutes: 0,
             patience: Duration::from_secs(120),
         }
     }

@@ -109,6 +109,32 @@ pub const TARGETS: &[Target] = &[
     at_most("outage.neighbour.during/before.p50", 1.10, "an update to a healthy shard while another is away"),
     at_most("outage.paused_keys.shared/own", 1.0, "one session for all shards pauses no more keys than one for each"),
     at_most(
+        "coordinator.quiet_disk.session.longest_s",
+        0.4,
+        "the leader of the group is killed: a new session, on a quiet disk",
+    ),
+    at_most(
+        "coordinator.loaded_disk.session.longest_s",
+        1.2,
+        "the same beside a thread that writes and syncs without a pause",
+    ),
+    at_least(
+        "coordinator.updates.during/before.throughput",
+        0.97,
+        "updates of connected clients during the election, by those before",
+    ),
+    at_most("coordinator.updates.during/before.p99", 1.1, "how long they take, by before"),
+    at_most("coordinator.lifetime_over_election.off_by_ms", 100.0, "a lifetime that spans an election"),
+    at_most(
+        "coordinator.restarts.lifetime_shorter_by_ms",
+        100.0,
+        "a lifetime that spans five restarts of all members, in all",
+    ),
+    at_most("coordinator.node_killed.longest_s", 1.6, "any one node is killed, the leader's too: a lease and 1.1 s"),
+    at_most("coordinator.node_silent.longest_s", 2.0, "any one node falls silent, the leader's too"),
+    at_most("coordinator.steady.elections", 0.0, "minutes of full load (--minutes): nobody is elected"),
+    at_most("coordinator.steady.false_alarms", 0.0, "the same: no node is called lost"),
+    at_most(
         "outsiders.witness_gone.with_call/without.p90",
         1.2,
         "an update whose witness is dead, in a session with a call to a shard that is away, by one without",

@@ -30,6 +30,8 @@ pub struct Seen {
     pub configuration: Option<Configuration>,
     /// Duplicates suppressed, by term. Counters die with their process, so the last sample of each term is kept.
     suppressed: BTreeMap<Term, u64>,
+    /// How often a node was alive in one configuration and lost in the next that was seen.
+    losses: u64,
 }
 
 impl Seen {
@@ -38,6 +40,20 @@ impl Seen {
     #[must_use]
     pub fn duplicates_suppressed(&self) -> u64 {
         self.suppressed.values().sum()
+    }
+
+    /// How often a node was called lost that was alive before. A node that is lost stays so for a lease at least, so that none is missed.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    fn on_configuration(&mut self, newest: &Configuration) {
+        if let Some(before) = &self.configuration {
+            let was_alive = |node| before.node(node).is_some_and(|info| info.alive);
+            self.losses += newest.nodes.iter().filter(|info| !info.alive && was_alive(info.node)).count() as u64;
+        }
+        self.configuration = Some(newest.clone());
     }
 
     fn on_status(&mut self, status: &CoreStatus) {
@@ -151,9 +167,9 @@ impl Application<Session> for Watching {
                 seen.on_status(&status);
             }
         }
-        let newest = session.configuration();
-        if newest.map(|newest| newest.version) != seen.configuration.as_ref().map(|seen| seen.version) {
-            seen.configuration = newest.cloned();
+        let known = seen.configuration.as_ref().map(|seen| seen.version);
+        if let Some(newest) = session.configuration().filter(|newest| Some(newest.version) != known) {
+            seen.on_configuration(newest);
         }
         drop(seen);
         if now >= self.ask_at {

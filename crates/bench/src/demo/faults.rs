@@ -116,7 +116,7 @@ impl Director<'_> {
         }
     }
 
-    fn wait_for_new_terms(&mut self, led: &BTreeMap<ShardId, Epoch>) -> anyhow::Result<()> {
+    pub(super) fn wait_for_new_terms(&mut self, led: &BTreeMap<ShardId, Epoch>) -> anyhow::Result<()> {
         let wanted = |configuration: &Configuration| {
             led.iter().all(|(&shard, &epoch)| {
                 configuration

@@ -52,7 +52,7 @@ pub(super) fn show(outcome: &Outcome) {
     say!("");
 }
 
-fn line(what: &str, count: impl std::fmt::Display) {
+pub(super) fn line(what: &str, count: impl std::fmt::Display) {
     say!("  {what:<44} {count:>12}");
 }
 

@@ -4,10 +4,14 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use kasha_types::{ClusterId, Incarnation};
-use kasha_wire::message::{GetStatus, GetTurns, GetUsage, Hello, StatusIs, TurnsAre, UsageIs, Welcome};
+use kasha_types::{ClusterId, ConfigVersion, Incarnation};
+use kasha_wire::link::ToClient;
+use kasha_wire::message::{
+    GetConfiguration, GetStatus, GetTurns, GetUsage, Hello, StatusIs, TurnsAre, UsageIs, Welcome,
+};
 use kasha_wire::status::{CoreStatus, LoopTurns, LoopUsage};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message, WireVersion, frame};
 
@@ -24,9 +28,14 @@ pub(crate) struct Probe {
 
 impl Probe {
     pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, limits::OPERATION);
+        Self::connect_within(address, limits::OPERATION)
+    }
+
+    /// The same; each answer may take so long, too.
+    pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience);
         let stream = stream.with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_read_timeout(Some(limits::OPERATION))?;
+        stream.set_read_timeout(Some(patience))?;
         stream.set_nodelay(true)?;
         let mut probe = Self { stream, version: WireVersion::HANDSHAKE, questions: 0 };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
@@ -63,6 +72,11 @@ impl Probe {
         let TurnsAre { id, turns } = self.ask(&GetTurns { id: self.questions })?;
         ensure!(id == self.questions, "a node answers another question than that for its turns");
         Ok(*turns)
+    }
+
+    /// What a member of the coordinator's group answers who asks for the configuration: that, if it leads, or else who does.
+    pub(crate) fn configuration(&mut self) -> anyhow::Result<ToClient> {
+        self.ask(&GetConfiguration { have: ConfigVersion(0) })
     }
 
     fn ask<A: Message>(&mut self, question: &impl Message) -> anyhow::Result<A> {

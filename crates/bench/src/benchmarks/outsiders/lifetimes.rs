@@ -3,59 +3,41 @@
 //! Each restart used to move ClusterTime ahead, and a connected client did not hear of it before it renewed its lease.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{bail, ensure};
-use kasha_client::session::Completion;
-use kasha_client::session::{CallOptions, Session};
+use kasha_client::session::Session;
 use kasha_runtime::EventLoop;
 use kasha_types::TableId;
-use kasha_wire::operation::Lifetime;
-use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Read, Update};
 
 use crate::children::{COORDINATOR, Children};
-use crate::client::{Connect, call, create_table};
+use crate::client::{Connect, create_table};
 use crate::harness::Run;
+use crate::harness::lifetime::Ending;
 use crate::section::{Cell, Section, Table};
 
 const RESTARTS: u32 = 5;
 const APART: Duration = Duration::from_millis(500);
-const LIFETIME_MILLIS: u64 = 3_000;
+const LIFETIME: Duration = Duration::from_secs(3);
 /// The coordinator's node comes back, and its shards have all their members again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Puts a value that ends, and looks until it is gone. Returns how long it was there.
-fn lives(client: &mut EventLoop<Session>, table: TableId, key: &[u8]) -> anyhow::Result<Duration> {
-    let lifetime = Lifetime::from_millis(LIFETIME_MILLIS).expect("not 0");
-    let put = Update::put_expiring(key, lifetime, b"v");
-    let began = Instant::now();
-    let done = call(client, |session, now, out| session.update(now, table, &put, &CallOptions::default(), out))?;
-    ensure!(matches!(done, Completion::Executed { .. }), "a put came to {done:?}");
-    loop {
-        let read = Read::Exists { key };
-        let found = call(client, |session, now, out| session.read(now, table, &read, None, out))?;
-        let Completion::Read { result } = found else { bail!("a read came to {found:?}") };
-        match Outcome::decode(Shape::Flag, &result) {
-            Ok(Outcome::Flags(found)) if found == [false] => return Ok(began.elapsed()),
-            Ok(_) => sleep(Duration::from_millis(2)),
-            Err(error) => bail!("a read came to {error}"),
-        }
-    }
+fn lives(client: &mut EventLoop<Session>, table: TableId, key: &str) -> anyhow::Result<Duration> {
+    Ending::put(client, table, key, LIFETIME)?.wait(client, table)
 }
 
 pub(super) fn run(run: &Run<'_>, section: &mut Section) -> anyhow::Result<()> {
     let mut children = Children::start(run.spec("lifetimes", 1))?;
     let mut client = Connect::new("lifetimes", children.seeds()).open()?;
     let table = create_table(&mut client, "lifetimes")?;
-    let before = lives(&mut client, table, b"before")?;
+    let before = lives(&mut client, table, "before")?;
     for _ in 0..RESTARTS {
         children.kill(COORDINATOR)?;
         children.restart(COORDINATOR)?;
         sleep(APART);
     }
     children.heal(PATIENCE)?;
-    let after = lives(&mut client, table, b"after")?;
+    let after = lives(&mut client, table, "after")?;
     let mut found = Table::new("A value of 3 s by a connected client", &["", "it lived for, s"]);
     found.row([Cell::from("before"), Cell::Number(before.as_secs_f64(), 3)]);
     found.row([Cell::from("after five restarts of the coordinator"), Cell::Number(after.as_secs_f64(), 3)]);
