@@ -14,7 +14,9 @@ use kasha_types::{
 };
 use kasha_wire::message::TableOutcome;
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{AnyMessage, GroupMember, Kind, Read, RecordedVerdict, Refusal, ShardPhase, Update, message};
+use kasha_wire::{
+    AnyMessage, GroupMember, Kind, Message as _, Read, RecordedVerdict, Refusal, ShardPhase, Update, message,
+};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -673,4 +675,37 @@ proptest! {
         }
         net.pass(SECOND);
     }
+}
+
+/// Found by a benchmark: another member led 0.3 s after the leader had died, and a new session was open after 1.5 s.
+#[test]
+fn a_client_id_is_asked_for_at_the_next_leader_at_once() {
+    let of = |member: u64| GroupMember {
+        member: MemberId(member),
+        node: NodeId(1),
+        folder: 7,
+        address: ([10, 0, 0, 9], 8400 + u16::try_from(member).unwrap()).into(),
+    };
+    let mut net = Net::new(|_| ());
+    (net.configuration.coordinator, net.configuration.group) = (of(1).address, vec![of(1), of(2), of(3)]);
+    net.give_configuration(Endpoint::Seed(0));
+    let asked_of = |net: &mut Net| {
+        let sent = net.take(Kind::Message).into_iter();
+        sent.filter(|sent| message::OpenSession::is_in(32, &sent.payload)).map(|sent| sent.to).collect::<Vec<_>>()
+    };
+    let members = [1, 2, 3].map(|member| Endpoint::Member(MemberId(member)));
+    for _ in 0..20 {
+        net.pass(Duration::from_millis(100));
+    }
+    assert!(asked_of(&mut net).len() > 3, "nobody answers, and it asks less and less often");
+    let why =
+        message::NotLeader { view: ViewNumber(5), leader: Some(MemberId(2)), group: net.configuration.group.clone() };
+    net.message(members[2], &why);
+    net.pass(Duration::from_millis(25));
+    net.pass(Duration::from_millis(25));
+    assert_eq!(asked_of(&mut net), [members[1]]);
+    net.input(Input::Unreachable(members[1]));
+    net.pass(Duration::from_millis(25));
+    net.pass(Duration::from_millis(25));
+    assert_eq!(asked_of(&mut net), [members[2]], "nor is who is gone waited for");
 }

@@ -47,8 +47,8 @@ impl Others {
     /// Where to say something to a member: it is to get there once at least. `seeds`: further addresses at which members may be.
     fn endpoints(&self, now: Tick, member: MemberId, seeds: usize) -> Vec<Endpoint> {
         let routed = self.routes.contains_key(&member).then_some(Endpoint::Member(member));
-        let was_reached =
-            !self.unreachable.get(&member).is_some_and(|then| now.since(*then) < UNREACHABLE_FOR) && routed.is_some();
+        let is_tried = |then: &Tick| now.since(*then) >= UNREACHABLE_FOR;
+        let was_reached = routed.is_some() && self.unreachable.get(&member).is_none_or(is_tried);
         let elsewhere = match self.spoke.get(&member) {
             _ if was_reached => Vec::new(),
             // That connection may be dead, and nobody has told us.

@@ -4,9 +4,9 @@ use kasha_types::MemberId;
 use kasha_viewstamped::MEMBERS_MAX;
 use kasha_wire::GroupMember;
 
-use crate::State;
 use crate::check::{Checked, must};
 use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX};
+use crate::{Command, State};
 
 impl State {
     pub(crate) fn permits_group_of(members: u8) -> Checked {
@@ -14,7 +14,42 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn permits_member_at(&self, of: &GroupMember) -> Checked {
+    /// Whether a command about the group, or about the level, may be applied now.
+    pub(crate) fn permits_of_group(&self, command: &Command) -> Checked {
+        match command {
+            Command::GroupWanted { members } => Self::permits_group_of(*members),
+            Command::MemberAt { of } => self.permits_member_at(of),
+            Command::MemberGone { member } | Command::InvitationEnds { member } => self.permits_member_gone(*member),
+            Command::MemberLeaves { member } => self.permits_member_leaves(*member),
+            Command::MemberStays { member } => {
+                must!(self.leaving.contains(member), "{member} does not leave");
+                Ok(())
+            }
+            Command::Raise { level } => {
+                must!(*level > self.level, "R7.6: levels rise, and the cluster is at {}", self.level);
+                Ok(())
+            }
+            _ => unreachable!("it is about something else: {command:?}"),
+        }
+    }
+
+    /// Performs such a command. Returns whether the configuration is a new one.
+    pub(crate) fn apply_of_group(&mut self, command: &Command) -> bool {
+        match *command {
+            Command::GroupWanted { members } => self.group_wanted = members,
+            Command::MemberLeaves { member } => self.leaving.push(member),
+            Command::MemberStays { member } => self.leaving.retain(|of| *of != member),
+            Command::MemberAt { of } => self.apply_member_at(of),
+            Command::MemberGone { member } => self.apply_member_gone(member),
+            Command::InvitationEnds { member } => self.forget_member(member),
+            // All processes are to learn it.
+            Command::Raise { level } => self.level = level,
+            _ => unreachable!("it is about something else: {command:?}"),
+        }
+        !matches!(command, Command::GroupWanted { .. } | Command::MemberLeaves { .. } | Command::MemberStays { .. })
+    }
+
+    fn permits_member_at(&self, of: &GroupMember) -> Checked {
         let (group, member) = (&self.configuration.group, of.member);
         let known = group.iter().find(|known| known.member == member);
         must!(known.is_some() || member >= self.next_member, "R9.6: {member} was another one");
@@ -25,19 +60,19 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn permits_member_gone(&self, member: MemberId) -> Checked {
+    fn permits_member_gone(&self, member: MemberId) -> Checked {
         must!(self.configuration.group.iter().any(|of| of.member == member), "{member} is not known");
         Ok(())
     }
 
-    pub(crate) fn permits_member_leaves(&self, member: MemberId) -> Checked {
+    fn permits_member_leaves(&self, member: MemberId) -> Checked {
         self.permits_member_gone(member)?;
         must!(!self.leaving.contains(&member), "{member} leaves already");
         must!(self.leaving.len() + 1 < self.configuration.group.len(), "{member} is the last one");
         Ok(())
     }
 
-    pub(crate) fn apply_member_at(&mut self, of: GroupMember) {
+    fn apply_member_at(&mut self, of: GroupMember) {
         let group = &mut self.configuration.group;
         group.retain(|known| known.member != of.member);
         group.push(of);
@@ -45,11 +80,15 @@ impl State {
         self.next_member = self.next_member.max(MemberId(of.member.0 + 1));
     }
 
-    pub(crate) fn apply_member_gone(&mut self, member: MemberId) {
+    fn apply_member_gone(&mut self, member: MemberId) {
         let left = self.configuration.group.iter().find(|of| of.member == member);
         self.former_members.extend(left.map(|of| of.folder));
         let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
         self.former_members.drain(..more);
+        self.forget_member(member);
+    }
+
+    fn forget_member(&mut self, member: MemberId) {
         self.configuration.group.retain(|of| of.member != member);
         self.leaving.retain(|of| *of != member);
     }

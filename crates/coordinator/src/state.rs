@@ -294,30 +294,14 @@ impl State {
                 self.apply_giving_up(*shard, *epoch, Some(recover_from))
             }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
-            &Command::MemberAt { of } => {
-                self.apply_member_at(of);
-                true
-            }
-            Command::MemberGone { member } => {
-                self.apply_member_gone(*member);
-                true
-            }
-            Command::InvitationEnds { member } => {
-                self.configuration.group.retain(|of| of.member != *member);
-                self.leaving.retain(|of| of != member);
-                true
-            }
-            // All processes are to learn it.
-            Command::Raise { level } => {
-                self.level = *level;
-                true
-            }
-            Command::ReserveTime { .. }
-            | Command::ReserveClients { .. }
-            | Command::GroupWanted { .. }
+            Command::MemberAt { .. }
+            | Command::MemberGone { .. }
+            | Command::InvitationEnds { .. }
             | Command::MemberLeaves { .. }
             | Command::MemberStays { .. }
-            | Command::BoundLeases { .. } => {
+            | Command::GroupWanted { .. }
+            | Command::Raise { .. } => self.apply_of_group(command),
+            Command::ReserveTime { .. } | Command::ReserveClients { .. } | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
             }
@@ -331,9 +315,6 @@ impl State {
                 (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
             }
             Command::ReserveClients { below } => self.clients_below = below,
-            Command::GroupWanted { members } => self.group_wanted = members,
-            Command::MemberLeaves { member } => self.leaving.push(member),
-            Command::MemberStays { member } => self.leaving.retain(|of| *of != member),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }

@@ -238,9 +238,9 @@ fn orders_never_make_the_leader_propose_what_may_not_be() {
     }
     let staying = NodeId(leader as u16 + 1);
     let mut leave = members.into_iter().filter(|node| *node != staying);
-    for step in 0..4 {
+    for other in others {
         group.order(RemoveMember(leave.next().unwrap()));
-        group.order(AddMember(others[step]));
+        group.order(AddMember(other));
     }
 }
 
