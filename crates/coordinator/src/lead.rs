@@ -62,9 +62,9 @@ pub(crate) struct Lead {
 impl Lead {
     /// Begins to lead from what the member's log holds. What leading needs at once is decided here.
     pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
-        let Member { options, ledger, .. } = member;
+        let Member { options, ledger, overheard, .. } = member;
         let state = ledger.decided();
-        let memory = Memory::start(now, state);
+        let memory = Memory::start(now, state, std::mem::take(overheard));
         let found = Found {
             anchor: state.time_anchor,
             reserved: state.time_reserved,

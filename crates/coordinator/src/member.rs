@@ -41,6 +41,8 @@ pub(crate) struct Member {
     processes: BTreeMap<NodeId, Incarnation>,
     /// Where each node can host a member, as it last said.
     pub(crate) controls: BTreeMap<NodeId, SocketAddr>,
+    /// What each core said last while another member led: whoever leads next knows then what the folders of all nodes know (R9.13).
+    pub(crate) overheard: BTreeMap<CoreId, Heartbeat>,
     /// The levels that each node's process can work at, as it last said.
     pub(crate) levels: BTreeMap<NodeId, Levels>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
@@ -59,6 +61,7 @@ impl Member {
             links: BTreeMap::new(),
             processes: BTreeMap::new(),
             controls: BTreeMap::new(),
+            overheard: BTreeMap::new(),
             levels: BTreeMap::new(),
             said: BTreeMap::new(),
             evidence: Evidence::new(options.node_lease),
@@ -91,6 +94,9 @@ impl Member {
     pub(crate) fn overhear(&mut self, now: Tick, from: Endpoint, message: &ToCoordinator, out: &mut Out<'_>) {
         match message {
             ToCoordinator::Heartbeat(heartbeat) if self.knows_process_of(heartbeat) => {
+                if self.ledger.lists().members.len() > 1 {
+                    self.overheard.insert(heartbeat.core, heartbeat.clone());
+                }
                 self.hear(now, from, heartbeat);
             }
             ToCoordinator::Heartbeat(_)
@@ -120,6 +126,7 @@ impl Member {
         if before.is_some_and(|before| before != heartbeat.incarnation) {
             self.links.retain(|core, _| core.node != node);
             self.said.retain(|core, _| core.node != node);
+            self.overheard.retain(|core, said| core.node != node || said.incarnation == heartbeat.incarnation);
             self.evidence.forget(node);
         }
         if let Some(control) = heartbeat.control {

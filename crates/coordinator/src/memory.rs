@@ -10,6 +10,9 @@
 //! nodes that it calls alive have spoken. A node that is away must not stop that for ever. After the time for which
 //! its lease may last the others are enough, if they are all nodes but f: a set that the coordinator has forgotten has f + 1
 //! members, so one of its members has spoken. After ten leases the coordinator goes on with whoever is there.
+//!
+//! A member of a group has overheard all nodes while another one led. So it knows what their folders knew a moment ago, that of the node which
+//! died together with the leader, too, and it need not listen again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -90,6 +93,8 @@ pub(crate) struct Listening {
     began: Tick,
     /// The newest configuration of the files: all that was ever told is at most this.
     loaded: ConfigVersion,
+    /// What each core said before this member led.
+    overheard: BTreeMap<CoreId, Heartbeat>,
     /// The newest heartbeat of each core.
     pub(crate) heard: BTreeMap<CoreId, (Endpoint, Heartbeat)>,
     /// Clients that want a session, and what they drew.
@@ -97,16 +102,34 @@ pub(crate) struct Listening {
 }
 
 impl Memory {
-    /// The memory of a coordinator that begins with what was committed. In a new cluster there is nobody to listen to.
-    pub(crate) fn start(now: Tick, committed: &State) -> Self {
+    /// The memory of a coordinator that begins with what was committed, and has overheard this. In a new cluster there is nobody to listen to.
+    pub(crate) fn start(now: Tick, committed: &State, overheard: BTreeMap<CoreId, Heartbeat>) -> Self {
         let listens = committed.alive_nodes().next().is_some() && !planted::is_on(Bug::DecidesBeforeListening);
         let listening = listens.then(|| Listening {
             began: now,
             loaded: committed.configuration.version,
+            overheard: overheard.clone(),
             heard: BTreeMap::new(),
             sessions: Vec::new(),
         });
-        Self { listening, losses: BTreeMap::new() }
+        let mut memory = Self { listening, losses: BTreeMap::new() };
+        for heartbeat in overheard.values() {
+            memory.compare(committed.configuration.version, heartbeat, committed);
+        }
+        memory
+    }
+
+    /// Compares what a core's folder knows with the state. `told`: the newest configuration that it may have been told.
+    fn compare(&mut self, told: ConfigVersion, heartbeat: &Heartbeat, state: &State) {
+        match forgotten(state, told, heartbeat).filter(|_| !planted::is_on(Bug::MemoryLossUnnoticed)) {
+            Some(what) => {
+                hit(Probe::MemoryLost);
+                self.losses.insert(heartbeat.core, Loss { core: heartbeat.core, what });
+            }
+            None => {
+                self.losses.remove(&heartbeat.core);
+            }
+        }
     }
 
     /// Whether the coordinator may decide and tell anything.
@@ -123,15 +146,7 @@ impl Memory {
     /// coordinator has listened.
     pub(crate) fn hear(&mut self, from: Endpoint, heartbeat: &Heartbeat, state: &State) -> bool {
         let told = self.listening.as_ref().map_or(state.configuration.version, |listening| listening.loaded);
-        match forgotten(state, told, heartbeat).filter(|_| !planted::is_on(Bug::MemoryLossUnnoticed)) {
-            Some(what) => {
-                hit(Probe::MemoryLost);
-                self.losses.insert(heartbeat.core, Loss { core: heartbeat.core, what });
-            }
-            None => {
-                self.losses.remove(&heartbeat.core);
-            }
-        }
+        self.compare(told, heartbeat, state);
         if let Some(listening) = &mut self.listening {
             listening.heard.insert(heartbeat.core, (from, heartbeat.clone()));
         }
@@ -183,14 +198,17 @@ impl Listening {
         is_over
     }
 
-    /// Whether every core of the node's newest process has spoken.
+    /// Whether every core of the node's newest process has spoken, since this member leads or before.
     fn has_heard(&self, state: &State, node: NodeId) -> bool {
-        let of_node = || self.heard.range(CoreId { node, core: 0 }..=CoreId { node, core: u8::MAX });
-        let newest = of_node().map(|(_, (_, heartbeat))| heartbeat.incarnation).max();
+        let cores = CoreId { node, core: 0 }..=CoreId { node, core: u8::MAX };
+        let overheard = self.overheard.range(cores.clone());
+        let heard = self.heard.range(cores).map(|(core, (_, heartbeat))| (core, heartbeat));
+        let all: BTreeMap<_, _> = overheard.chain(heard).collect();
+        let newest = all.values().map(|heartbeat| heartbeat.incarnation).max();
         let known = state.configuration.node(node).map_or(0, |info| info.cores.len());
         newest.is_some_and(|newest| {
-            let its = || of_node().filter(|(_, (_, heartbeat))| heartbeat.incarnation == newest);
-            let cores = its().map(|(_, (_, heartbeat))| heartbeat.addresses.len()).max().unwrap_or(known);
+            let its = || all.values().filter(|heartbeat| heartbeat.incarnation == newest);
+            let cores = its().map(|heartbeat| heartbeat.addresses.len()).max().unwrap_or(known);
             its().count() >= cores
         })
     }

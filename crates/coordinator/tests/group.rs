@@ -357,6 +357,28 @@ fn the_leader_dies_and_another_one_goes_on_with_everything() {
     }
 }
 
+/// Found by a benchmark: the next leader waited for a lease for the node that had died together with the leader.
+#[test]
+fn r9_13_who_has_overheard_all_nodes_need_not_listen_when_it_leads() {
+    let mut group = Group::serving();
+    for _ in 0..3 {
+        let leader = group.leaders()[0];
+        group.kill(leader);
+        group.node_is_up(leader, false);
+        while group.leaders().is_empty() {
+            group.run(10);
+        }
+        let next = group.leaders()[0];
+        assert!(group.answers(next), "within 100 ms");
+        group.run(6_000);
+        group.start(leader);
+        group.node_is_up(leader, true);
+        group.run(6_000);
+        let now = group.leaders()[0];
+        assert!(group.config(now).nodes.iter().all(|info| info.alive));
+    }
+}
+
 #[test]
 fn r9_2_a_leader_that_is_cut_off_answers_nobody() {
     let mut group = Group::serving();
