@@ -14,7 +14,7 @@ use kasha_wire::message::ConfigurationIs;
 use crate::clients::ClientLeases;
 use crate::evidence::Sight;
 use crate::goodbye::Goodbye;
-use crate::leases::{Assume, NodeLeases};
+use crate::leases::{Assume, NodeLeases, Vouches};
 use crate::member::Member;
 use crate::membership::nodes_cut_off_with_us;
 use crate::memory::Memory;
@@ -64,7 +64,8 @@ impl Lead {
     pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
         let Member { options, ledger, overheard, .. } = member;
         let state = ledger.decided();
-        let memory = Memory::start(now, state, std::mem::take(overheard));
+        let overheard = std::mem::take(overheard);
+        let memory = Memory::start(now, state, overheard.values().map(|(_, heartbeat)| heartbeat));
         let found = Found {
             anchor: state.time_anchor,
             reserved: state.time_reserved,
@@ -84,6 +85,9 @@ impl Lead {
         for info in &state.configuration.nodes {
             let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
+        }
+        for (&core, &(at, _)) in &overheard {
+            leases.note_overheard(core, at);
         }
         let own_bound = options.lease_bound_millis();
         Self {
@@ -238,8 +242,12 @@ impl Leading<'_> {
     fn judge(&mut self, now: Tick) {
         let Member { options, links, evidence, .. } = &*self.member;
         let is_connected = |node| options.trusts_connections && links.keys().any(|core| core.node == node);
-        let is_vouched_for = |node| evidence.is_vouched_for(now, node) || is_connected(node);
-        for node in self.lead.leases.judge(now, is_vouched_for) {
+        let vouches = |node| match evidence.is_vouched_for(now, node) {
+            true => Vouches::Others,
+            false if is_connected(node) => Vouches::Connection,
+            false => Vouches::Nothing,
+        };
+        for node in self.lead.leases.judge(now, vouches) {
             self.decide(Command::NodeLost { node });
         }
     }

@@ -9,6 +9,7 @@
 //! - If we were stalled ourselves, or if more than half of the nodes look lost at once, we wait for another lease.
 //! - Only a limited number of nodes is declared lost in one lease period, so that recoveries do not starve the rest.
 //! - A silent node that others hear, or whose connection is open, has some leases more. Its updates go on meanwhile.
+//!   They count from when its lease ended by its last heartbeat, whoever led then.
 //! - A lost node must speak for a full lease without a gap before it is taken back, and longer if it is lost again and
 //!   again.
 //!
@@ -24,8 +25,27 @@ use kasha_types::{CoreId, NodeId, Tick};
 
 use crate::CoordinatorOptions;
 
-/// Leases that a silent node has, besides its own, while other nodes hear it or its connection is open.
-const VOUCHED_LEASES: u32 = 3;
+/// What speaks for a silent node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vouches {
+    /// Other nodes hear it.
+    Others,
+    /// Its connection is open: a process that ends closes its connections, whatever ended it.
+    Connection,
+    /// Nothing.
+    Nothing,
+}
+
+impl Vouches {
+    /// Leases that the node has besides its own.
+    fn leases(self) -> u32 {
+        match self {
+            Self::Others => 3,
+            Self::Connection => 2,
+            Self::Nothing => 0,
+        }
+    }
+}
 /// The number of losses that make the way back longer; each doubles it.
 const LOSSES_MAX: u32 = 4;
 /// Leases without a loss after which earlier losses are forgotten.
@@ -44,6 +64,8 @@ struct CoreLease {
     since: Option<Tick>,
     /// The moment until which the core may hold a lease, by our clock.
     expires: Tick,
+    /// When its lease ended, or will end, by its last heartbeat: earlier than `expires` if another coordinator heard that.
+    lapses: Tick,
 }
 
 #[derive(Clone, Debug)]
@@ -120,11 +142,20 @@ impl NodeLeases {
             Assume::Leased(term) => (Some(now), now.after(term)),
             Assume::Lost => (None, now),
         };
-        let core = CoreLease { heard, spoke: None, met: None, since: heard, expires };
+        let core = CoreLease { heard, spoke: None, met: None, since: heard, expires, lapses: expires };
         let lost = assume == Assume::Lost;
         let cores = vec![core; cores];
         let lease = NodeLease { cores, lost, excused: false, losses: u32::from(lost), back_at: now };
         self.nodes.insert(node, lease);
+    }
+
+    /// Another coordinator led when the core spoke last, at this moment by our clock.
+    pub(crate) fn note_overheard(&mut self, core: CoreId, at: Tick) {
+        let lapses = at.after(self.full());
+        let known = self.nodes.get_mut(&core.node).and_then(|lease| lease.cores.get_mut(usize::from(core.core)));
+        if let Some(known) = known {
+            known.lapses = known.lapses.min(lapses);
+        }
     }
 
     fn is_silent(&self, now: Tick, core: &CoreLease) -> bool {
@@ -245,6 +276,7 @@ impl NodeLeases {
         }
         let core = &mut lease.cores[usize::from(core.core)];
         core.expires = core.expires.max(expires); // an earlier process may have granted a longer one
+        core.lapses = core.expires;
         u64::try_from((self.lease - self.drift).as_millis()).expect("leases are short")
     }
 
@@ -255,6 +287,7 @@ impl NodeLeases {
             for core in &mut lease.cores {
                 core.heard = core.heard.max(Some(now));
                 core.expires = core.expires.max(now.after(full));
+                core.lapses = core.expires;
             }
         }
     }
@@ -264,10 +297,10 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| core.expires > now))
     }
 
-    /// Whether the last lease of a node ended so long ago that reports of other nodes do not help it any more.
-    fn is_long_lapsed(&self, now: Tick, node: NodeId) -> bool {
-        let grace = self.full() * VOUCHED_LEASES;
-        self.nodes[&node].cores.iter().all(|core| core.expires.after(grace) <= now)
+    /// Whether the last lease of a node ended so long ago that what speaks for it does not help it any more.
+    fn is_long_lapsed(&self, now: Tick, node: NodeId, vouches: Vouches) -> bool {
+        let grace = self.full() * vouches.leases();
+        self.nodes[&node].cores.iter().all(|core| core.lapses.after(grace) <= now)
     }
 
     /// The nodes whose leases have lapsed and whose silence is proven.
@@ -283,9 +316,8 @@ impl NodeLeases {
         self.lapsed(now).next().is_some()
     }
 
-    /// The nodes to declare lost now; they are marked as lost. `is_vouched_for`: other nodes hear the node, or its
-    /// connection is open.
-    pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+    /// The nodes to declare lost now; they are marked as lost.
+    pub(crate) fn judge(&mut self, now: Tick, vouches: impl Fn(NodeId) -> Vouches) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
         let mut lapsed: Vec<NodeId> = self.lapsed(now).collect();
         if lapsed.len() * 2 > alive {
@@ -298,7 +330,7 @@ impl NodeLeases {
             self.distrust_until = None;
         }
         lapsed.retain(|&node| {
-            let stays = !self.is_long_lapsed(now, node) && is_vouched_for(node);
+            let stays = !self.is_long_lapsed(now, node, vouches(node));
             if stays {
                 hit(Probe::VouchedFor);
             }
@@ -377,9 +409,9 @@ mod tests {
                 beat(&mut leases, at(millis), id);
             }
         }
-        assert_eq!(leases.judge(at(2049), |_| false), vec![], "F1: core 0 was granted a lease at 1000");
-        assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1)]);
-        assert_eq!(leases.judge(at(2051), |_| false), vec![], "declared once");
+        assert_eq!(leases.judge(at(2049), |_| Vouches::Nothing), vec![], "F1: core 0 was granted a lease at 1000");
+        assert_eq!(leases.judge(at(2050), |_| Vouches::Nothing), vec![NodeId(1)]);
+        assert_eq!(leases.judge(at(2051), |_| Vouches::Nothing), vec![], "declared once");
         leases.hear(at(2060), core(1, 0), Duration::ZERO);
         assert!(!leases.has_returned(at(2060), NodeId(1)), "its other core is silent still");
         leases.hear(at(2070), core(1, 1), Duration::ZERO);
@@ -398,11 +430,46 @@ mod tests {
             beat(&mut leases, at(millis), core(2, 0));
             beat(&mut leases, at(millis), core(3, 0));
             if millis < 4200 {
-                assert_eq!(leases.judge(at(millis), |node| node == NodeId(1)), vec![]);
+                assert_eq!(
+                    leases.judge(at(millis), |node| if node == NodeId(1) { Vouches::Others } else { Vouches::Nothing }),
+                    vec![]
+                );
             }
         }
-        assert_eq!(leases.judge(at(4199), |_| true), vec![]);
-        assert_eq!(leases.judge(at(4200), |_| true), vec![NodeId(1)]);
+        assert_eq!(leases.judge(at(4199), |_| Vouches::Others), vec![]);
+        assert_eq!(leases.judge(at(4200), |_| Vouches::Others), vec![NodeId(1)]);
+    }
+
+    #[test]
+    fn a_node_that_nobody_hears_has_two_leases_more_while_its_connection_is_open() {
+        let mut leases = with_nodes(3, 1);
+        for millis in (500..4000).step_by(500) {
+            beat(&mut leases, at(millis), core(2, 0));
+            beat(&mut leases, at(millis), core(3, 0));
+        }
+        assert_eq!(leases.judge(at(3149), |_| Vouches::Connection), vec![]);
+        assert_eq!(leases.judge(at(3150), |_| Vouches::Connection), vec![NodeId(1)]);
+    }
+
+    /// A new leader has overheard it. Its own lease is waited for all the same (F1).
+    #[test]
+    fn what_speaks_for_a_node_counts_from_its_last_heartbeat_whoever_led_then() {
+        let mut leases = with_nodes(3, 1);
+        for millis in (250..2000).step_by(250) {
+            beat(&mut leases, at(millis), core(2, 0));
+            beat(&mut leases, at(millis), core(3, 0));
+        }
+        leases.register(at(2000), NodeId(1), 1, Assume::Leased(Duration::from_millis(1050)));
+        leases.note_overheard(core(1, 0), at(500));
+        for millis in (2000..4000).step_by(250) {
+            beat(&mut leases, at(millis), core(2, 0));
+            beat(&mut leases, at(millis), core(3, 0));
+            if millis < 3050 {
+                assert_eq!(leases.judge(at(millis), |_| Vouches::Nothing), vec![], "F1");
+            }
+        }
+        assert_eq!(leases.judge(at(3649), |_| Vouches::Connection), vec![]);
+        assert_eq!(leases.judge(at(3650), |_| Vouches::Connection), vec![NodeId(1)], "500 and three leases");
     }
 
     #[test]
@@ -414,7 +481,7 @@ mod tests {
                 beat(leases, at(now), core(2, 0));
                 beat(leases, at(now), core(3, 0));
             };
-            while leases.judge(at(now), |_| false).is_empty() {
+            while leases.judge(at(now), |_| Vouches::Nothing).is_empty() {
                 now += 50;
                 others(&mut leases, now);
             }
@@ -446,11 +513,11 @@ mod tests {
     #[test]
     fn a_starved_cluster_does_not_declare_itself_dead() {
         let mut leases = with_nodes(4, 1);
-        assert_eq!(leases.judge(at(1050), |_| false), vec![], "all four at once: waits one more lease");
+        assert_eq!(leases.judge(at(1050), |_| Vouches::Nothing), vec![], "all four at once: waits one more lease");
         for node in 1..=4 {
             beat(&mut leases, at(1500), core(node, 0));
         }
-        assert_eq!(leases.judge(at(2100), |_| false), vec![]);
+        assert_eq!(leases.judge(at(2100), |_| Vouches::Nothing), vec![]);
         assert_eq!(leases.distrust_until, None);
     }
 
@@ -463,7 +530,7 @@ mod tests {
                 now += 50;
                 beat(leases, at(now), core(6, 0));
             }
-            leases.judge(at(now), |_| false)
+            leases.judge(at(now), |_| Vouches::Nothing)
         };
         assert_eq!(judge_at(&mut leases, 1050), vec![], "five of six at once: waits one more lease");
         assert_eq!(judge_at(&mut leases, 2050), vec![NodeId(1), NodeId(2), NodeId(3)]);
@@ -476,6 +543,6 @@ mod tests {
         let mut leases = with_nodes(2, 1);
         leases.extend_all(at(9000));
         leases.hear(at(10_049), core(2, 0), Duration::ZERO);
-        assert_eq!(leases.judge(at(10_049), |_| false), vec![]);
+        assert_eq!(leases.judge(at(10_049), |_| Vouches::Nothing), vec![]);
     }
 }

@@ -41,8 +41,8 @@ pub(crate) struct Member {
     processes: BTreeMap<NodeId, Incarnation>,
     /// Where each node can host a member, as it last said.
     pub(crate) controls: BTreeMap<NodeId, SocketAddr>,
-    /// What each core said last while another member led: whoever leads next knows then what the folders of all nodes know (R9.13).
-    pub(crate) overheard: BTreeMap<CoreId, Heartbeat>,
+    /// What each core said last while another member led, and when: whoever leads next knows then what the folders of all nodes know (R9.13).
+    pub(crate) overheard: BTreeMap<CoreId, (Tick, Heartbeat)>,
     /// The levels that each node's process can work at, as it last said.
     pub(crate) levels: BTreeMap<NodeId, Levels>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
@@ -95,7 +95,7 @@ impl Member {
         match message {
             ToCoordinator::Heartbeat(heartbeat) if self.knows_process_of(heartbeat) => {
                 if self.ledger.lists().members.len() > 1 {
-                    self.overheard.insert(heartbeat.core, heartbeat.clone());
+                    self.overheard.insert(heartbeat.core, (now, heartbeat.clone()));
                 }
                 self.hear(now, from, heartbeat);
             }
@@ -126,7 +126,7 @@ impl Member {
         if before.is_some_and(|before| before != heartbeat.incarnation) {
             self.links.retain(|core, _| core.node != node);
             self.said.retain(|core, _| core.node != node);
-            self.overheard.retain(|core, said| core.node != node || said.incarnation == heartbeat.incarnation);
+            self.overheard.retain(|core, (_, said)| core.node != node || said.incarnation == heartbeat.incarnation);
             self.evidence.forget(node);
         }
         if let Some(control) = heartbeat.control {

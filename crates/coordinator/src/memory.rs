@@ -103,7 +103,8 @@ pub(crate) struct Listening {
 
 impl Memory {
     /// The memory of a coordinator that begins with what was committed, and has overheard this. In a new cluster there is nobody to listen to.
-    pub(crate) fn start(now: Tick, committed: &State, overheard: BTreeMap<CoreId, Heartbeat>) -> Self {
+    pub(crate) fn start<'a>(now: Tick, committed: &State, overheard: impl Iterator<Item = &'a Heartbeat>) -> Self {
+        let overheard: BTreeMap<_, _> = overheard.map(|heartbeat| (heartbeat.core, heartbeat.clone())).collect();
         let listens = committed.alive_nodes().next().is_some() && !planted::is_on(Bug::DecidesBeforeListening);
         let listening = listens.then(|| Listening {
             began: now,
