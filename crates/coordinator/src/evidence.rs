@@ -14,7 +14,7 @@ use crate::leases::NodeLeases;
 /// Leases for which a node that did not answer a primary is kept out of its shard; doubles each time.
 const AVOIDED_LEASES: u32 = 10;
 /// The maximum of that number.
-const AVOIDED_LEASES_MAX: u32 = 160;
+const AVOIDED_LEASES_MAX: u32 = 128;
 /// Leases after one stuck term before the next may be called stuck; doubles each time.
 const STUCK_LEASES: u32 = 5;
 /// The maximum of that number.
