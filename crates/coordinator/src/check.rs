@@ -36,11 +36,7 @@ impl State {
             Command::NodeLost { node } => self.knows(&[*node]),
             Command::Place { shards } => self.permits_place(shards),
             Command::Promote { shard, epoch, primary, recover_from, .. } => {
-                let config = self.placed(*shard)?;
-                must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
-                let holds_all = recover_from.is_empty() || recover_from.contains(primary);
-                must!(holds_all, "R7.2: {primary} is no complete copy of {shard}");
-                self.knows(&[*primary, config.primary])
+                self.permits_promotion(*shard, *epoch, *primary, recover_from)
             }
             Command::Recovered { shard, epoch, list, witnesses } => {
                 let config = self.in_term(*shard, *epoch)?;
@@ -99,6 +95,14 @@ impl State {
             | Command::Raise { .. } => self.permits_of_group(command),
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
+    }
+
+    fn permits_promotion(&self, shard: ShardId, epoch: Epoch, primary: NodeId, recover_from: &[NodeId]) -> Checked {
+        let config = self.placed(shard)?;
+        must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
+        let holds_all = recover_from.is_empty() || recover_from.contains(&primary);
+        must!(holds_all, "R7.2: {primary} is no complete copy of {shard}");
+        self.knows(&[primary, config.primary])
     }
 
     fn permits_empty_list(&self, shard: ShardId, list: ListVersion) -> Checked {

@@ -5,7 +5,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_types::limits::FRAME_BYTES_MAX;
 use kasha_wire::cutter::{Cutter, Fed, Verdict};
 use kasha_wire::frame::{self, Kind};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader, WIRE_VERSION};
 
 use crate::damage::Burst;
 use crate::draw;
@@ -38,7 +38,7 @@ fn cut_at_once(stream: &[u8]) -> Cut {
 
 /// Cuts a stream into frames, as far as it goes.
 fn cut<const N: usize>(mut stream: &[u8], parts: [usize; N], mut pauses: u8) -> Cut {
-    let (mut cutter, mut frames) = (Cutter::default(), Vec::new());
+    let (mut cutter, mut frames) = (cutter(), Vec::new());
     let mut left = stream.len();
     for part in parts.into_iter().cycle() {
         let (mut now, later) = stream.split_at(part.min(stream.len()));
@@ -68,7 +68,7 @@ fn cut<const N: usize>(mut stream: &[u8], parts: [usize; N], mut pauses: u8) -> 
 /// The frames that are handled if the reader wants no more after so many of them.
 fn until_stopped(stream: &[u8], wanted: usize) -> usize {
     let mut handled = 0;
-    let fed = Cutter::default().feed(stream, |_, _| {
+    let fed = cutter().feed(stream, |_, _| {
         handled += 1;
         if handled == wanted { Verdict::Stop } else { Verdict::Continue }
     });
@@ -82,6 +82,13 @@ fn put_frame(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
     out[start + KIND_AT] = kind;
     out.extend_from_slice(payload);
     frame::end(out, start, &[]);
+}
+
+/// Of a connection on which our version was agreed on.
+fn cutter() -> Cutter {
+    let mut cutter = Cutter::default();
+    cutter.speak(WIRE_VERSION);
+    cutter
 }
 
 /// Any stream is cut into frames that are exactly its bytes.
@@ -111,7 +118,7 @@ impl Property for Frames {
         }
         assert!(stream.starts_with(&again));
         let left = &stream[again.len()..];
-        match FrameHeader::parse(left) {
+        match FrameHeader::parse_of(WIRE_VERSION, left) {
             Ok(None) => assert_eq!(error, None),
             Ok(Some(header)) => {
                 assert!(header.payload_len <= FRAME_BYTES_MAX);

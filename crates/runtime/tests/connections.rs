@@ -132,12 +132,14 @@ fn bad_frames_are_told_why_and_the_process_lives() {
 fn handshakes_that_do_not_fit_are_told_why() {
     let server = Server::start(LoopOptions::default(), |_| Echo::new());
     let other_core = CoreId { node: NodeId(2), core: 0 };
+    let mut no_hello = frame(Kind::Read, b"hi");
+    kasha_wire::frame::restamp(&mut no_hello, WireVersion::HANDSHAKE);
     let mut wrong_version = hello(CLUSTER, None);
     wrong_version[10] = 77;
     let cases = [
         (hello(ClusterId(8), None), "this is cluster-7, not cluster-8"),
         (hello(CLUSTER, Some(other_core)), "this is node-1/0, not node-2/0"),
-        (frame(Kind::Read, b"hi"), "first frame must be a Hello"),
+        (no_hello, "first frame must be a Hello"),
         (wrong_version, "wire version 77"),
     ];
     for (first, why) in cases {
@@ -178,7 +180,9 @@ fn frames_behind_the_handshake_are_of_the_agreed_version() {
     let header = FrameHeader::parse_of(WireVersion(12), &answer).unwrap().unwrap();
     assert_eq!(header.check(&answer).unwrap(), b"in version 12");
     // What was agreed on binds, and a frame of another version ends the connection.
-    client.send(b"in version 11");
+    let mut other = frame(Kind::Read, b"in version 11");
+    kasha_wire::frame::restamp(&mut other, WireVersion(11));
+    client.0.write_all(&other).unwrap();
     let mut goodbye = Vec::new();
     client.0.read_to_end(&mut goodbye).unwrap();
     assert_eq!(goodbye[10], 12);

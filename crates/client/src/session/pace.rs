@@ -141,12 +141,12 @@ impl Session {
         let usual = if let Some(Attempt { target, .. }) = one.filter(|_| primaries.is_empty()) {
             // A sync costs little, and is never wrong. So what the witness owes as a primary of others, or has taken there, is no
             // reason to wait longer than its primary takes.
-            let most = self.options.attempt_timeout.max(self.silence.usual(target.primary, 0));
+            let most = self.options.attempt_timeout.max(self.silence.usual(target.primary, 0, sent_at));
             let usual = witnesses.iter().map(|&core| self.silence.measured(core)).max();
             usual.unwrap_or_default().min(most)
         } else {
             let deciding = if primaries.is_empty() { &witnesses } else { &primaries };
-            deciding.iter().map(|&core| self.silence.usual(core, silent)).max().unwrap_or_default()
+            deciding.iter().map(|&core| self.silence.usual(core, silent, sent_at)).max().unwrap_or_default()
         };
         let due = sent_at.after(usual);
         if due > now && !planted::is_on(Bug::PauseFixed) {

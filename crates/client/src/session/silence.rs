@@ -79,10 +79,10 @@ impl Silence {
         self.times.entry(core).or_insert_with(|| AnswerTime::unknown(floor)).note_timeout(floor, now);
     }
 
-    /// How long the core may take to answer, after so many attempts of the same call that it did not, until silence is a reason to send
-    /// again. Nothing, if it was never waited for: then one request is sent again, and what was sent with it waits for what comes of that.
-    pub(super) fn usual(&self, core: CoreId, silent: u32) -> Duration {
-        self.times.get(&core).map_or(Duration::ZERO, |time| time.doubled(silent))
+    /// How long the core may take to answer what was sent to it then, after so many attempts of the same call that it did not, until silence is
+    /// a reason to send again. Nothing, if it was never waited for: then one request is sent again, and what was sent with it waits for what comes of that.
+    pub(super) fn usual(&self, core: CoreId, silent: u32, sent: Tick) -> Duration {
+        self.times.get(&core).map_or(Duration::ZERO, |time| time.doubled(silent, sent))
     }
 
     /// How long it takes by what it has answered.
@@ -106,8 +106,8 @@ struct AnswerTime {
     slowest: [Duration; 2],
     round_ends: Tick,
     doublings: u32,
-    /// An attempt has waited for that long in vain, whatever was usual before; nothing outside a silence.
-    waited: Duration,
+    /// An attempt has waited for that long in vain, whatever was usual before, and at this moment gave up; nothing outside a silence.
+    waited: (Duration, Tick),
     /// A time-out before this moment is of the same silence as the last one.
     doubled_until: Tick,
 }
@@ -121,7 +121,7 @@ impl AnswerTime {
             slowest: [first; 2],
             round_ends: now.after(first),
             doublings: 0,
-            waited: Duration::ZERO,
+            waited: (Duration::ZERO, Tick(0)),
             doubled_until: Tick(0),
         }
     }
@@ -147,15 +147,15 @@ impl AnswerTime {
     }
 
     fn end_silence(&mut self) {
-        (self.doublings, self.waited) = (0, Duration::ZERO);
+        (self.doublings, self.waited) = (0, (Duration::ZERO, Tick(0)));
     }
 
     /// Many requests time out together, and are one reason to wait twice as long.
     fn note_timeout(&mut self, floor: Duration, now: Tick) {
         if now >= self.doubled_until {
             self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
-            self.waited = floor;
-            self.doubled_until = now.after(self.doubled(0));
+            self.waited = (floor, now);
+            self.doubled_until = now.after(self.doubled(0, now));
         }
     }
 
@@ -167,10 +167,12 @@ impl AnswerTime {
     }
 
     /// The same, doubled for each time-out of the core or of the call, whichever are more. Doubling alone comes to no more
-    /// than the longest waiting time of an attempt. What a core took before it was silent may be far below what an attempt waits at least;
-    /// doubled from there, the time would never come to what a core takes that has become slow, and nothing would be a sample again.
-    fn doubled(&self, silent: u32) -> Duration {
-        let usual = self.usual().max(self.waited);
+    /// than the longest waiting time of an attempt. What a core took before it was silent may be far below what an attempt waits at least.
+    /// Doubled from there, the time would never come to what a core takes that has become slow, and nothing would be a sample again: so
+    /// what is sent after such an attempt is given twice as long as that one.
+    fn doubled(&self, silent: u32, sent: Tick) -> Duration {
+        let (waited, at) = self.waited;
+        let usual = if sent >= at { self.usual().max(waited) } else { self.usual() };
         let doublings = self.doublings.max(silent.min(DOUBLINGS_MAX));
         (usual * (1 << doublings)).min(limits::ATTEMPT_TIMEOUT_MAX).max(usual)
     }
@@ -201,19 +203,19 @@ mod tests {
     #[test]
     fn the_pause_grows_with_the_answer_time_and_shrinks_with_it() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
-        assert_eq!(silence.usual(CORE, 0), Duration::ZERO, "before the first answer");
+        assert_eq!(silence.usual(CORE, 0, now), Duration::ZERO, "before the first answer");
         answered(&mut silence, &mut now, millis(10), 1);
-        assert_eq!(silence.usual(CORE, 0), millis(30), "RFC 6298, 2.2: R + 4 R/2");
+        assert_eq!(silence.usual(CORE, 0, now), millis(30), "RFC 6298, 2.2: R + 4 R/2");
         answered(&mut silence, &mut now, millis(10), 100);
-        assert_eq!(silence.usual(CORE, 0), millis(20), "a steady core gets twice what it takes");
+        assert_eq!(silence.usual(CORE, 0, now), millis(20), "a steady core gets twice what it takes");
         answered(&mut silence, &mut now, millis(200), 1);
         assert!(
-            silence.usual(CORE, 0) >= millis(400),
+            silence.usual(CORE, 0, now) >= millis(400),
             "the slowest answer counts at once: {:?}",
-            silence.usual(CORE, 0)
+            silence.usual(CORE, 0, now)
         );
         answered(&mut silence, &mut now, millis(10), 100);
-        assert!(silence.usual(CORE, 0) < millis(21), "{:?}", silence.usual(CORE, 0));
+        assert!(silence.usual(CORE, 0, now) < millis(21), "{:?}", silence.usual(CORE, 0, now));
     }
 
     #[test]
@@ -225,32 +227,32 @@ mod tests {
                 silence.note_answer(CORE, millis(took), now);
             }
         }
-        assert!(silence.usual(CORE, 0) >= millis(200), "{:?}", silence.usual(CORE, 0));
+        assert!(silence.usual(CORE, 0, now) >= millis(200), "{:?}", silence.usual(CORE, 0, now));
     }
 
     #[test]
     fn what_a_time_out_doubled_stays_doubled_until_there_is_a_sample() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         answered(&mut silence, &mut now, millis(100), 100);
-        let usual = silence.usual(CORE, 0);
+        let usual = silence.usual(CORE, 0, now);
         for _ in 0..512 {
             silence.note_timeout(CORE, FLOOR, now);
         }
-        assert_eq!(silence.usual(CORE, 0), usual * 2, "512 requests of one silence");
+        assert_eq!(silence.usual(CORE, 0, now), usual * 2, "512 requests of one silence");
         now = now.after(usual * 2);
         silence.note_timeout(CORE, FLOOR, now);
-        assert_eq!(silence.usual(CORE, 0), usual * 4);
-        assert_eq!(silence.usual(CORE, 1), usual * 4, "the call's own time-outs are among them");
+        assert_eq!(silence.usual(CORE, 0, now), usual * 4);
+        assert_eq!(silence.usual(CORE, 1, now), usual * 4, "the call's own time-outs are among them");
         for _ in 0..100 {
             now = now.after(Duration::from_secs(3600));
             silence.note_timeout(CORE, FLOOR, now);
         }
-        assert_eq!(silence.usual(CORE, 0), limits::ATTEMPT_TIMEOUT_MAX, "but not for ever");
+        assert_eq!(silence.usual(CORE, 0, now), limits::ATTEMPT_TIMEOUT_MAX, "but not for ever");
         answered(&mut silence, &mut now, millis(100), 1);
-        assert_eq!(silence.usual(CORE, 0), usual);
+        assert_eq!(silence.usual(CORE, 0, now), usual);
         silence.note_timeout(CORE, FLOOR, now.after(Duration::from_secs(9)));
         silence.note_unreachable(CORE);
-        assert_eq!(silence.usual(CORE, 0), usual, "a closed connection is a reason of its own");
+        assert_eq!(silence.usual(CORE, 0, now), usual, "a closed connection is a reason of its own");
     }
 
     #[test]
@@ -258,30 +260,32 @@ mod tests {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         silence.note_timeout(CORE, FLOOR, Tick(0).after(FLOOR));
         assert_eq!(
-            silence.usual(CORE, 0),
+            silence.usual(CORE, 0, now),
             FLOOR * 2,
             "without any sample; what was sent with the first request waits, too"
         );
         answered(&mut silence, &mut now, millis(80), 1);
-        assert!(silence.usual(CORE, 0) >= millis(160), "{:?}", silence.usual(CORE, 0));
+        assert!(silence.usual(CORE, 0, now) >= millis(160), "{:?}", silence.usual(CORE, 0, now));
     }
 
     #[test]
     fn a_core_that_was_fast_and_becomes_slow_is_soon_waited_for() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         answered(&mut silence, &mut now, Duration::from_micros(200), 1000);
-        assert!(silence.usual(CORE, 0) < millis(1));
-        silence.note_timeout(CORE, FLOOR, now.after(FLOOR));
+        let before = now;
+        now = now.after(FLOOR);
+        silence.note_timeout(CORE, FLOOR, now);
+        assert!(silence.usual(CORE, 0, before) < millis(1), "what was sent with the one that gave up");
         assert_eq!(
-            silence.usual(CORE, 0),
+            silence.usual(CORE, 0, now),
             FLOOR * 2,
             "what is sent now is a sample, if the core takes no longer than that"
         );
         now = now.after(FLOOR * 4);
         silence.note_timeout(CORE, FLOOR, now);
-        assert_eq!(silence.usual(CORE, 0), FLOOR * 4);
+        assert_eq!(silence.usual(CORE, 0, now), FLOOR * 4);
         answered(&mut silence, &mut now, Duration::from_micros(200), 1);
-        assert!(silence.usual(CORE, 0) < millis(1), "the silence is over");
+        assert!(silence.usual(CORE, 0, now) < millis(1), "the silence is over");
     }
 
     /// This process, or its machine, stood still for a minute.
@@ -289,12 +293,12 @@ mod tests {
     fn one_sample_of_a_minute_is_soon_forgotten() {
         let (mut silence, mut now) = (Silence::default(), Tick(0));
         silence.note_answer(CORE, Duration::from_secs(60), now);
-        assert_eq!(silence.usual(CORE, 0), limits::ANSWER_TIME_MAX);
+        assert_eq!(silence.usual(CORE, 0, now), limits::ANSWER_TIME_MAX);
         answered(&mut silence, &mut now, millis(1), 20_000);
-        assert!(silence.usual(CORE, 0) < millis(200), "after twenty seconds: {:?}", silence.usual(CORE, 0));
+        assert!(silence.usual(CORE, 0, now) < millis(200), "after twenty seconds: {:?}", silence.usual(CORE, 0, now));
         silence.note_answer(CORE, Duration::from_secs(60), now);
         answered(&mut silence, &mut now, millis(1), 10_000);
-        assert!(silence.usual(CORE, 0) < millis(100), "after ten seconds: {:?}", silence.usual(CORE, 0));
+        assert!(silence.usual(CORE, 0, now) < millis(100), "after ten seconds: {:?}", silence.usual(CORE, 0, now));
     }
 
     #[test]
@@ -321,8 +325,8 @@ mod tests {
                 now = now.after(millis(pause));
                 silence.note_answer(CORE, millis(took), now);
                 slowest = slowest.max(took);
-                prop_assert!(silence.usual(CORE, 0) >= millis(2 * took));
-                prop_assert!(silence.usual(CORE, 0) <= millis(5 * slowest));
+                prop_assert!(silence.usual(CORE, 0, now) >= millis(2 * took));
+                prop_assert!(silence.usual(CORE, 0, now) <= millis(5 * slowest));
             }
         }
     }
