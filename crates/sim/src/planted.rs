@@ -111,7 +111,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::OperationKeyBySlot, Scenario::OperationKeys, 5, "executed_once"),
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
-    caught(Bug::TornTailAccepted, Scenario::DistributedBlackout, 20, "our own"),
+    caught(Bug::TornTailAccepted, Scenario::BlackoutReplicated, 20, "replay_equals_state"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::ExpiryInRead, Scenario::Expiring, 60, "linearizable_keys"),
     caught(Bug::ExpiryUngated, Scenario::Expiring, 20, "commutes"),
