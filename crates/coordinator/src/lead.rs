@@ -11,7 +11,6 @@ use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
 use kasha_viewstamped::RoundNumber;
 use kasha_wire::message::ConfigurationIs;
 
-use crate::clients::ClientLeases;
 use crate::evidence::Sight;
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases, Vouches};
@@ -46,7 +45,6 @@ pub(crate) struct Lead {
     pub(crate) loss_round: Option<RoundNumber>,
     /// The number of new terms in this lease period, and when the period began.
     pub(crate) promotions: (u32, Tick),
-    pub(crate) clients: ClientLeases,
     pub(crate) clock: ClusterClock,
     pub(crate) waiters: TableWaiters,
     /// Endpoints to which the configuration is sent at the end of this turn.
@@ -66,6 +64,7 @@ impl Lead {
         let state = ledger.decided();
         let overheard = std::mem::take(overheard);
         let memory = Memory::start(now, state, overheard.values().map(|(_, heartbeat)| heartbeat));
+        let renewed_until = state.time_anchor.time;
         let found = Found {
             anchor: state.time_anchor,
             reserved: state.time_reserved,
@@ -90,10 +89,14 @@ impl Lead {
             leases.note_overheard(core, at);
         }
         let own_bound = options.lease_bound_millis();
+        let (clients_below, version) = (state.clients_below, state.configuration.version);
+        let lower_lease_bound =
+            (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound));
+        ledger.clients_mut().lead(clients_below, cluster_time, renewed_until);
         Self {
             memory,
             leases,
-            lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
+            lower_lease_bound,
             unanswered: BTreeMap::new(),
             overtaken: BTreeMap::new(),
             since: now,
@@ -101,12 +104,11 @@ impl Lead {
             handed_over: None,
             loss_round: None,
             promotions: (0, now),
-            clients: ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis),
             clock,
-            waiters: TableWaiters::new(state.configuration.version),
+            waiters: TableWaiters::new(version),
             push_to: BTreeSet::new(),
             askers: Askers::default(),
-            pushed: state.configuration.version,
+            pushed: version,
             changed: true,
             next_tick: now,
         }
@@ -236,7 +238,7 @@ impl Leading<'_> {
             self.lead.promotions = (0, now);
         }
         let cluster_time = self.cluster_time(now);
-        self.lead.clients.sweep(cluster_time);
+        self.member.ledger.clients_mut().sweep(cluster_time);
     }
 
     fn judge(&mut self, now: Tick) {

@@ -20,7 +20,8 @@ use kasha_viewstamped::{
 };
 
 use crate::limits::PENDING_BYTES_MAX;
-use crate::remembered::{Recalled, RememberedTime, Told};
+use crate::clients::ClientLeases;
+use crate::remembered::{Recalled, Remembered, Told};
 use crate::replicated::operation;
 use crate::state::FIRST_MEMBER;
 use crate::storage::{Files, Found};
@@ -64,13 +65,13 @@ fn replica(
     options: &CoordinatorOptions,
     stored: Stored,
     now: Tick,
-) -> Replica<State, RememberedTime> {
+) -> Replica<State, Remembered> {
     let timing = Options::new(options.node_lease);
     let replica = Replica::start(
         member,
         timing,
         stored,
-        RememberedTime::new(options.node_lease, options.drift_bound),
+        Remembered::new(options),
         options.seed,
         now,
     );
@@ -89,7 +90,7 @@ pub(crate) enum Turnover {
 /// The commands of the coordinator, on their way from decided to committed.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    replica: Replica<State, RememberedTime>,
+    replica: Replica<State, Remembered>,
     files: Files,
     /// Until a leader makes this process a member of its group: what it is to begin with. Nothing is written before.
     newcomer: Option<CoordinatorOptions>,
@@ -170,7 +171,17 @@ impl Ledger {
 
     /// An answer tells this time: the round that it waits for carries it (R9.4).
     pub(crate) fn note_told(&mut self, now: Tick, told: Told) {
-        self.replica.memory_mut().note(now, told);
+        self.replica.memory_mut().time.note(now, told);
+    }
+
+    /// The leases of clients, as far as this member remembers them.
+    pub(crate) fn clients(&self) -> &ClientLeases {
+        &self.replica.memory().clients
+    }
+
+    /// The same, to be changed by a leader.
+    pub(crate) fn clients_mut(&mut self) -> &mut ClientLeases {
+        &mut self.replica.memory_mut().clients
     }
 
     /// The round that confirms that this member led when the last question came.

@@ -15,6 +15,12 @@ pub const CLIENTS_MAX: usize = 4 * 1024 * 1024;
 /// Leases that one tick examines to forget expired ones: a hundred microseconds of work.
 pub const CLIENTS_SWEPT_MAX: usize = 4096;
 
+/// Clients in one piece of what a member remembers of their leases: a hundred microseconds of work to take.
+pub const CLIENTS_IN_PIECE_MAX: usize = 512;
+
+/// Leases that one round tells the others: 256 KiB. Whoever asks beyond that asks again.
+pub const GRANTS_IN_ROUND_MAX: usize = 16 * 1024;
+
 /// Clients answered in one verdict: the asker asks again about the rest.
 pub const LEASE_QUERY_MAX: usize = 4096;
 

@@ -295,8 +295,8 @@ impl Machine for Coordinator {
 
     fn assert_invariants(&self) {
         self.member.ledger.assert_invariants();
-        if let Some(lead) = &self.lead {
-            assert!(lead.clients.next() <= self.decided().clients_below, "R4.7: granted ids are reserved");
+        if self.leads() {
+            assert!(self.member.ledger.clients().next() <= self.decided().clients_below, "R4.7: granted ids are reserved");
         }
     }
 }

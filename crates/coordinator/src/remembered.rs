@@ -1,4 +1,4 @@
-//! What a member remembers of ClusterTime while another one leads (R9.4 \[M\]).
+//! What a member remembers while another one leads: ClusterTime, and the leases of clients (R9.4 \[M\]).
 //!
 //! ClusterTime ends values, so a new leader must go on where the one before was: to begin at the reservation would take up to a
 //! second off every lifetime with each election. So a round carries the greatest time that the answers tell which wait for it. A
@@ -11,9 +11,12 @@
 
 use std::time::Duration;
 
-use kasha_types::{ClusterTime, Tick};
+use kasha_types::{ClientId, ClusterTime, Tick};
 use kasha_viewstamped::{MemberId, Memory};
 use kasha_wire::{Reader, Wire, wire_struct};
+
+use crate::CoordinatorOptions;
+use crate::clients::{ClientLeases, Granted};
 
 /// ClusterTime at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,19 +71,65 @@ impl RememberedTime {
     }
 }
 
-impl Memory for RememberedTime {
+/// What a round tells.
+#[derive(Debug)]
+struct Said {
+    told: Option<Told>,
+    granted: Vec<Granted>,
+}
+
+wire_struct! {
+    Said { told, granted }
+}
+
+/// What a member of the group remembers.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub(crate) time: RememberedTime,
+    pub(crate) clients: ClientLeases,
+}
+
+impl Remembered {
+    /// Of a process that has just started: nothing.
+    pub(crate) fn new(options: &CoordinatorOptions) -> Self {
+        Self {
+            time: RememberedTime::new(options.node_lease, options.drift_bound),
+            clients: ClientLeases::new(options.client_lease_millis),
+        }
+    }
+}
+
+impl Memory for Remembered {
     fn ask(&mut self, now: Tick) -> Vec<u8> {
-        self.recall(now)
+        let mut bytes = Vec::new();
+        Said { told: self.time.by_now(now), granted: self.clients.take_unsaid() }.put(&mut bytes);
+        bytes
     }
 
     fn hear(&mut self, now: Tick, value: &[u8]) {
-        if let Some(told) = decoded(value) {
-            self.note(now, told);
+        let Ok(Said { told, granted }) = Reader::new(value).take() else { return };
+        self.clients.note(&granted);
+        if let Some(told) = told {
+            self.time.note(now, told);
+            self.clients.sweep(told.time);
         }
     }
 
     fn recall(&self, now: Tick) -> Vec<u8> {
-        encoded(self.by_now(now))
+        encoded(self.time.by_now(now))
+    }
+
+    fn piece(&self, behind: u64) -> (Vec<u8>, Option<u64>) {
+        let (piece, next) = self.clients.piece(ClientId(behind));
+        (piece, next.map(|next| next.0))
+    }
+
+    fn merge(&mut self, piece: &[u8]) {
+        self.clients.merge(piece);
+    }
+
+    fn gathered(&mut self) {
+        self.clients.gathered();
     }
 }
 
@@ -129,7 +178,10 @@ impl Recalled {
 
 #[cfg(test)]
 mod tests {
+    use kasha_types::ClusterId;
+
     use super::*;
+    use crate::clients::Standing;
 
     fn remembered() -> RememberedTime {
         let (node_lease, drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
@@ -146,13 +198,17 @@ mod tests {
 
     #[test]
     fn r9_4_a_member_counts_on_from_a_round_and_slow() {
-        let (mut leader, mut other) = (remembered(), remembered());
-        assert_eq!(leader.ask(at(0)), b"");
-        leader.note(at(0), told(5_000, 5_000));
+        let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let new = || Remembered { time: remembered(), ..Remembered::new(&options) };
+        let (mut leader, mut other) = (new(), new());
+        leader.time.note(at(0), told(5_000, 5_000));
+        leader.clients.lead(ClientId(1), ClusterTime(5_000), ClusterTime(5_000));
+        let (client, expiry) = leader.clients.grant(ClusterTime(5_000)).expect("room");
         other.hear(at(70_000), &leader.ask(at(0)));
-        assert_eq!(other.by_now(at(70_000)), Some(told(5_000, 5_000)));
-        assert_eq!(other.by_now(at(71_000)), Some(told(5_950, 5_000)));
+        assert_eq!(other.time.by_now(at(70_000)), Some(told(5_000, 5_000)));
+        assert_eq!(other.time.by_now(at(71_000)), Some(told(5_950, 5_000)));
         assert_eq!(decoded(&leader.recall(at(1_000))), Some(told(5_950, 5_000)));
+        assert_eq!(other.clients.standing(ClusterTime(5_000), client), Standing::Alive(expiry), "a round tells leases");
     }
 
     #[test]
@@ -168,12 +224,10 @@ mod tests {
     #[test]
     fn r9_4_a_late_round_lowers_nothing() {
         let mut other = remembered();
-        other.hear(at(0), &encoded(Some(told(5_000, 5_000))));
-        other.hear(at(1_000), &encoded(Some(told(5_100, 5_100))));
+        other.note(at(0), told(5_000, 5_000));
+        other.note(at(1_000), told(5_100, 5_100));
         assert_eq!(other.by_now(at(1_000)), Some(told(5_950, 5_100)));
-        other.hear(at(1_000), &encoded(Some(told(6_000, 6_000))));
-        assert_eq!(other.by_now(at(1_000)), Some(told(6_000, 6_000)));
-        [&[][..], &[1], &[0; 17]].iter().for_each(|bytes| other.hear(at(1_000), bytes));
+        other.note(at(1_000), told(6_000, 6_000));
         assert_eq!(other.by_now(at(1_000)), Some(told(6_000, 6_000)));
     }
 

@@ -20,7 +20,10 @@ use crate::{Command, repair, tables};
 impl Leading<'_> {
     pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
-        let Some((client, lease_expiry)) = self.lead.clients.grant(cluster_time) else {
+        if !self.member.ledger.clients().has_room() {
+            return; // it asks again
+        }
+        let Some((client, lease_expiry)) = self.member.ledger.clients_mut().grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
         };
         if client >= self.decided().clients_below {
@@ -31,7 +34,10 @@ impl Leading<'_> {
 
     pub(crate) fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
-        match self.lead.clients.renew(cluster_time, client) {
+        if !self.member.ledger.clients().has_room() {
+            return; // it asks again
+        }
+        match self.member.ledger.clients_mut().renew(cluster_time, client) {
             Some(lease_expiry) => self.member.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
             None => self.member.send(from, &LeaseLost { client }, out),
         }
@@ -41,7 +47,7 @@ impl Leading<'_> {
         let cluster_time = self.cluster_time(now);
         let (mut expired, mut alive) = (Vec::new(), Vec::new());
         for &client in clients.iter().take(LEASE_QUERY_MAX) {
-            match self.lead.clients.standing(cluster_time, client) {
+            match self.member.ledger.clients().standing(cluster_time, client) {
                 Standing::Alive(expiry) => alive.push(LeaseInfo { client, expiry }),
                 Standing::Expired => expired.push(client),
             }
@@ -66,7 +72,7 @@ impl Leading<'_> {
             return;
         }
         let cluster_time = self.cluster_time(now);
-        if self.lead.clients.standing(cluster_time, client) == Standing::Expired {
+        if self.member.ledger.clients().standing(cluster_time, client) == Standing::Expired {
             return self.member.send(from, &LeaseLost { client }, out);
         }
         if self.decided().table_answers_forgotten(client) {

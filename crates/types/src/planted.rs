@@ -56,6 +56,10 @@ bugs! {
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
+    /// R9.4: a member that has just started counts as one that remembers all client leases.
+    RestartKnowsLeases = "restart_knows_leases",
+    /// R9.4: a new leader takes its own memory of client leases for that of a quorum.
+    OwnLeasesAlone = "own_leases_alone",
     /// R9.13: a coordinator that knows less than a node's folder goes on as if it knew all.
     MemoryLossUnnoticed = "memory_loss_unnoticed",
     /// R9.13: a coordinator that starts decides before it has heard what the nodes' folders know.

@@ -89,6 +89,9 @@ impl<S: State, M: Memory> Replica<S, M> {
         {
             lead.progress.remove(member); // else those that left would keep out newcomers
         }
+        if let Role::Leads(lead) = &mut self.role {
+            lead.gathering = None; // what it gathers was remembered by quorums of the list before
+        }
         let op = self.append(now, Entry::Lists(lists));
         self.flush();
         Ok(op)

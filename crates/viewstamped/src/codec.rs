@@ -224,6 +224,8 @@ enums! {
         Round = 10 { view, round, value, committed, agreed },
         RoundOk = 11 { view, round, end, digest },
         Lead = 12 { view },
+        GetMemory = 13 { view, behind },
+        Memory = 14 { view, behind, piece, next },
     }
 }
 

@@ -265,7 +265,8 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     fn begin_lead(&mut self, now: Tick, begin: OpNumber, memories: Vec<(MemberId, Vec<u8>)>) {
         let bears = self.timeouts.silent(now, self.options.lease);
-        self.role = Role::Leads(Lead::new(begin, now, bears, self.others().into_iter()));
+        let gathering = self.begin_gathering(now);
+        self.role = Role::Leads(Lead::new(begin, now, bears, gathering, self.others().into_iter()));
         self.out.push(Output::Leads { view: self.view, since: now, memories });
     }
 
@@ -285,6 +286,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             return Err(Trouble::Differs(self.committed_to)); // what was committed is missing
         }
         self.log = merged;
+        self.learn_again_if_unsure(piece);
         self.decided = self.state_at_end(self.committed_to)?;
         self.view = view;
         self.log_view = view;

@@ -76,6 +76,7 @@
 mod change;
 mod codec;
 mod election;
+mod gathering;
 mod ids;
 pub mod journal;
 mod limits;

@@ -101,6 +101,24 @@ pub enum Message {
         /// The digest of its state at the operation that the round names as committed, if it has just that.
         digest: Option<(OpNumber, u64)>,
     },
+    /// The sender wants what the receiver remembers ([`crate::Memory::piece`]): a leader that begins, or a member that lacks it.
+    GetMemory {
+        /// The view in which it asks.
+        view: View,
+        /// The key of the piece.
+        behind: u64,
+    },
+    /// A piece of what the sender remembers.
+    Memory {
+        /// The view in which it is said.
+        view: View,
+        /// The key of the piece.
+        behind: u64,
+        /// The piece.
+        piece: Vec<u8>,
+        /// The key of the next piece; `None`: this is the last one.
+        next: Option<u64>,
+    },
     /// The leader of this view asks the receiver to lead the next one.
     Lead {
         /// The leader's view.
@@ -124,6 +142,8 @@ impl Message {
             | Self::Prepared { view, .. }
             | Self::Round { view, .. }
             | Self::RoundOk { view, .. }
+            | Self::GetMemory { view, .. }
+            | Self::Memory { view, .. }
             | Self::Lead { view } => *view,
         }
     }

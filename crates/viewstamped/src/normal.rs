@@ -9,6 +9,7 @@ use std::time::Duration;
 use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
 
+use crate::gathering::Gathering;
 use crate::limits::PIECE_BYTES_MAX;
 use crate::log::Entry;
 use crate::message::Message;
@@ -34,6 +35,8 @@ pub(crate) struct Lead {
     /// The members and the newcomers, this member too.
     pub progress: BTreeMap<MemberId, Progress>,
     pub rounds: Rounds,
+    /// What the others remember, until enough of that is here.
+    pub gathering: Option<Gathering>,
     /// How long a silence of the others this leader bears.
     bears: Duration,
     /// Since when there is something that is not committed.
@@ -42,9 +45,16 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    pub fn new(begin: OpNumber, now: Tick, bears: Duration, others: impl Iterator<Item = MemberId>) -> Self {
+    pub fn new(
+        begin: OpNumber,
+        now: Tick,
+        bears: Duration,
+        gathering: Gathering,
+        others: impl Iterator<Item = MemberId>,
+    ) -> Self {
         let progress = others.map(|member| (member, Progress::default())).collect();
-        Self { begin, progress, rounds: Rounds::new(now), bears, waits_since: Some(now), beats_at: now }
+        let (rounds, gathering) = (Rounds::new(now), Some(gathering));
+        Self { begin, progress, rounds, gathering, bears, waits_since: Some(now), beats_at: now }
     }
 
     pub fn acknowledge(&mut self, member: MemberId, end: OpNumber) {
@@ -126,6 +136,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             }
             self.log.push(entry.clone());
         }
+        self.learn_again_if_lists(&new);
         match new.is_empty() {
             true if self.durable.end >= self.log.end() => self.tell_prepared(),
             true => {}

@@ -13,6 +13,7 @@ use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
 
 use crate::election::Election;
+use crate::gathering::Knowledge;
 use crate::limits::{DIGESTS_MAX, HEARD_MAX};
 use crate::log::{Entry, Log, Snapshot};
 use crate::message::Message;
@@ -60,6 +61,7 @@ pub struct Replica<S, M> {
     /// The state with what is committed.
     pub(crate) committed: S,
     pub(crate) memory: M,
+    pub(crate) knowledge: Knowledge,
     pub(crate) digests: VecDeque<(OpNumber, u64)>,
     pub(crate) role: Role,
     pub(crate) wish: Option<Wish>,
@@ -110,6 +112,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             committed_to: base,
             decided: state.clone(),
             memory,
+            knowledge: Knowledge::of_a_start(),
             digests: VecDeque::from([(base, state.digest())]),
             committed: state,
             role: Role::Follows,
@@ -255,6 +258,8 @@ impl<S: State, M: Memory> Replica<S, M> {
             Message::RoundOk { view, round, end, digest } => {
                 self.on_round_ok(now, from, view, round, end, digest);
             }
+            Message::GetMemory { view, behind } => self.on_get_memory(from, view, behind),
+            Message::Memory { view, behind, piece, next } => self.on_memory(now, from, view, behind, &piece, next),
             Message::Lead { view } => self.on_lead(now, from, view),
         }
     }

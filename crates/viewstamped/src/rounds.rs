@@ -133,8 +133,9 @@ impl<S: State, M: Memory> Replica<S, M> {
         let digest = self.digest_at(committed).map(|digest| (committed, digest));
         let end = has_log.then(|| self.log.end());
         self.send(from, Message::RoundOk { view, round, end, digest });
-        if !has_log {
-            self.ask_leader(now, view);
+        match has_log {
+            true => self.ask_for_memory(now),
+            false => self.ask_leader(now, view),
         }
     }
 
@@ -167,6 +168,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             self.agree(op, digest);
         }
         self.complete_round(now);
+        self.gather_from(now, from);
         self.flush();
     }
 

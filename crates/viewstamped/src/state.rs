@@ -37,6 +37,18 @@ pub trait Memory {
 
     /// The view changes: what is remembered, by our clock now.
     fn recall(&self, now: Tick) -> Vec<u8>;
+
+    /// What is too long for a vote, from this key on: a piece that fits in a message, and the key of the next one. The first key is 0.
+    fn piece(&self, _behind: u64) -> (Vec<u8>, Option<u64>) {
+        (Vec::new(), None)
+    }
+
+    /// A piece of what another member remembers.
+    fn merge(&mut self, _piece: &[u8]) {}
+
+    /// All pieces of a quorum are here: whoever leads knows what anybody was told before. It has worked with a bound since
+    /// [`crate::Output::Leads`].
+    fn gathered(&mut self) {}
 }
 
 /// Nothing is remembered.

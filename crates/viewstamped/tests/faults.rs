@@ -63,8 +63,13 @@ fn run(seed: u64, members: &[u64], newcomers: &[u64]) -> World {
 
 #[test]
 fn three_members_lose_nothing() {
-    let elections: usize = (0..60).map(|seed| run(seed, &[1, 2, 3], &[]).judge.elections()).sum();
+    let (mut elections, mut gathered) = (0, 0);
+    for seed in 0..60 {
+        let judge = run(seed, &[1, 2, 3], &[]).judge;
+        (elections, gathered) = (elections + judge.elections(), gathered + judge.gathered());
+    }
     assert!(elections > 60, "somebody was elected anew: {elections}");
+    assert!(gathered > elections / 4, "R9.4: most leaders know what a quorum remembers: {gathered} of {elections}");
 }
 
 #[test]

@@ -188,3 +188,53 @@ fn r9_5_a_member_that_is_alone_leads_when_one_write_is_durable() {
     alone.on_tick(now.after(LEASE));
     assert!(alone.is_confirmed(round));
 }
+
+/// A quorum of five need not meet one of the three that are left: whoever stays is taught again what it has missed.
+#[test]
+fn r9_4_with_a_new_list_each_member_is_taught_again() {
+    let mut world = World::new(11, &[1, 2, 3, 4, 5], &[]);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE * 20);
+    let leader = world.leader().expect("somebody leads");
+    let others: Vec<_> = world.ids().into_iter().filter(|id| *id != leader).collect();
+    assert!(world.ids().iter().all(|id| world.replica(id.0).knows()), "all were taught");
+    world.cut(leader, others[2]);
+    world.cut(leader, others[3]);
+    world.ask();
+    world.run(LEASE / 4);
+    assert_eq!(world.judge.granted(), 1, "three of five have heard it");
+    world.heal();
+    for leaves in &others[..2] {
+        let now = world.now;
+        let change = Change::Remove(*leaves);
+        let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+        assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+        world.run(LEASE);
+        world.kill(*leaves);
+    }
+    world.kill(leader);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE * 2);
+    let next = world.leader().expect("somebody leads");
+    assert!(world.replica(next.0).memory().has_gathered(), "and what it remembers is enough");
+}
+
+/// Whoever has started again remembers nothing: the leader of such a quorum goes on with its bound, and teaches the others that.
+#[test]
+fn r9_4_after_a_full_stop_the_bound_stays_and_is_taught() {
+    let (mut world, _) = led(12);
+    world.ask();
+    world.run(LEASE);
+    assert_eq!(world.judge.granted(), 1);
+    let ids = world.ids();
+    ids.iter().for_each(|id| world.kill(*id));
+    world.heal();
+    world.run(LEASE * 20);
+    let leader = world.leader().expect("somebody leads");
+    assert!(!world.replica(leader.0).memory().has_gathered());
+    assert!((1..=3).all(|id| world.replica(id).knows()), "it has taught the others");
+    world.kill(leader);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE * 2);
+    assert!(world.replica(world.leader().expect("somebody leads").0).memory().has_gathered());
+}

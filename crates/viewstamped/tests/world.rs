@@ -16,15 +16,15 @@ use kasha_viewstamped::{
 
 use self::disk::Disk;
 pub use self::judge::Judge;
-pub use self::sums::{Clock, Sums};
+pub use self::sums::{Notes, Sums};
 
 pub const LEASE: Duration = Duration::from_millis(500);
 
 /// A member that may be down.
 struct Member {
-    replica: Option<Replica<Sums, Clock>>,
+    replica: Option<Replica<Sums, Notes>>,
     /// What the last process remembered: it stands beside its last record, with the clock of this boot (R9.4).
-    memory: Clock,
+    memory: Notes,
     disk: Disk,
     /// Its clock is ahead of the world's by this.
     ahead: Duration,
@@ -39,6 +39,8 @@ struct Question {
     round: RoundNumber,
     told: OpNumber,
     time: u64,
+    /// What the answer grants.
+    granted: u64,
 }
 
 /// How likely the network and the world do harm.
@@ -68,6 +70,7 @@ pub struct World {
     questions: Vec<Question>,
     proposed: u64,
     starts: u64,
+    granted: u64,
     pub judge: Judge,
     /// Members that have said that they take no part any more.
     pub stopped: BTreeMap<MemberId, Trouble>,
@@ -87,6 +90,7 @@ impl World {
             questions: Vec::new(),
             proposed: 0,
             starts: seed << 16,
+            granted: 0,
             judge: Judge::default(),
             stopped: BTreeMap::new(),
         };
@@ -96,7 +100,7 @@ impl World {
                 let stored = Stored::new(lists.clone(), Sums::default().bytes());
                 let ahead = Duration::from_secs(world.rng.below(1_000_000));
                 let (disk, stall) = (Disk::new(stored), Tick(0));
-                let memory = Clock::default();
+                let memory = Notes::default();
                 let member = Member { replica: None, memory, disk, ahead, disk_stalls_until: stall };
                 world.members.insert(MemberId(id), member);
                 world.start(MemberId(id));
@@ -113,7 +117,7 @@ impl World {
         self.members[&id].replica.is_some()
     }
 
-    pub fn replica(&self, id: u64) -> &Replica<Sums, Clock> {
+    pub fn replica(&self, id: u64) -> &Replica<Sums, Notes> {
         self.members[&MemberId(id)].replica.as_ref().expect("it is up")
     }
 
@@ -145,7 +149,7 @@ impl World {
     pub fn kill(&mut self, id: MemberId) {
         let member = self.members.get_mut(&id).expect("it is one");
         if let Some(replica) = member.replica.take() {
-            member.memory = replica.memory().clone();
+            member.memory = replica.memory().after_restart();
         }
         member.disk.crash(&mut self.rng);
         self.questions.retain(|question| question.asked != id);
@@ -190,7 +194,7 @@ impl World {
     }
 
     /// Calls a member that is up, and does what it wants.
-    pub fn with<T>(&mut self, id: MemberId, call: impl FnOnce(&mut Replica<Sums, Clock>, Duration) -> T) -> Option<T> {
+    pub fn with<T>(&mut self, id: MemberId, call: impl FnOnce(&mut Replica<Sums, Notes>, Duration) -> T) -> Option<T> {
         let member = self.members.get_mut(&id).expect("it is one");
         let ahead = member.ahead;
         let result = member.replica.as_mut().map(|replica| call(replica, ahead));
@@ -222,10 +226,15 @@ impl World {
         }
         let asked = *self.rng.pick(&leaders);
         let (now, told, time) = (self.now, self.judge.told(), self.judge.time());
-        let asks =
-            |replica: &mut Replica<Sums, Clock>, ahead| Some((replica.view(), replica.question(now.after(ahead))?));
+        let granted = self.granted;
+        self.granted += 1;
+        let asks = |replica: &mut Replica<Sums, Notes>, ahead| {
+            let round = replica.question(now.after(ahead))?;
+            replica.memory_mut().grant(granted);
+            Some((replica.view(), round))
+        };
         if let Some(Some((view, round))) = self.with(asked, asks) {
-            self.questions.push(Question { asked, view, round, told, time });
+            self.questions.push(Question { asked, view, round, told, time, granted });
         }
     }
 
@@ -299,7 +308,8 @@ impl World {
                 Output::Leads { view, memories, .. } => {
                     self.judge.leads(view);
                     let replica = self.members.get_mut(&id).expect("it is one").replica.as_mut().expect("it is up");
-                    replica.memory_mut().lead(now, memories.iter().map(|(_, bytes)| &bytes[..]));
+                    let memories = memories.iter().map(|(_, bytes)| &bytes[..]);
+                    replica.memory_mut().lead(now, memories, self.granted);
                 }
                 Output::Deposed { view } => {
                     self.questions.retain(|question| question.asked != id || question.view != view);
@@ -337,15 +347,17 @@ impl World {
         self.judge.tells(replica.committed_to());
         let (view, committed) = (replica.view(), replica.committed_to());
         let time = replica.memory_mut().told(now);
+        self.judge.knows(id, view, replica.memory());
         let mut answered = Vec::new();
         self.questions.retain(|question| {
             let is_ready = question.asked == id && question.view == view && replica.is_confirmed(question.round);
             if is_ready {
-                answered.push((question.told, question.time));
+                answered.push((question.told, question.time, question.granted));
             }
             !is_ready
         });
-        for (told, earlier) in answered {
+        for (told, earlier, granted) in answered {
+            self.judge.tells_grant(view, granted);
             assert!(committed >= told, "R9.2: an answer of {id} knows up to {committed}, and {told} had been told");
             assert!(time >= earlier, "R9.4: {id} tells {time}, and {earlier} had been told");
             self.judge.tells_time(time);

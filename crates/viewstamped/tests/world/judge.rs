@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kasha_viewstamped::{MemberId, OpNumber, View};
 
-use super::Sums;
+use super::{Notes, Sums};
 
 #[derive(Default)]
 pub struct Judge {
@@ -13,6 +13,10 @@ pub struct Judge {
     told: OpNumber,
     time: u64,
     views: BTreeSet<View>,
+    /// The views whose leaders knew without a bound of their own what was granted.
+    gathered: BTreeSet<View>,
+    /// What somebody was told is granted, and in which view.
+    granted: Vec<(View, u64)>,
     excused: BTreeSet<MemberId>,
 }
 
@@ -39,6 +43,28 @@ impl Judge {
 
     pub fn tells_time(&mut self, time: u64) {
         self.time = self.time.max(time);
+    }
+
+    pub fn tells_grant(&mut self, view: View, number: u64) {
+        self.granted.push((view, number));
+    }
+
+    /// What a leader remembers.
+    pub fn knows(&mut self, id: MemberId, leads: View, notes: &Notes) {
+        for &(view, number) in &self.granted {
+            assert!(view > leads || notes.knows(number), "R9.4: {id} leads {leads}; {number} was granted in {view}");
+        }
+        if notes.has_gathered() {
+            self.gathered.insert(leads);
+        }
+    }
+
+    pub fn granted(&self) -> usize {
+        self.granted.len()
+    }
+
+    pub fn gathered(&self) -> usize {
+        self.gathered.len()
     }
 
     pub fn leads(&mut self, view: View) {

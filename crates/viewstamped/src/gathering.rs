@@ -1,0 +1,193 @@
+//! What members remember that is too long for a round or a vote: a new leader gathers it, and a member that lacks it is taught (R9.4).
+//!
+//! Rounds carry what is new, so each thing that was answered is remembered by a quorum. But not by every member: so a new leader asks the
+//! others for all that they remember, in pieces, until a quorum of its list has told. Until then it works with a bound, which its user
+//! sets when [`crate::Output::Leads`] comes: whatever was told before is within that. Then [`Memory::gathered`] says that the bound may go.
+//!
+//! A member *knows* when it remembers what a quorum did, and all rounds since that it has answered. Who has just started knows nothing,
+//! and does not count. The leader teaches such a one all that it remembers itself.
+//!
+//! A quorum of one list of members need not meet a quorum of the list after the next. So with a new list each member must be
+//! taught again, by a leader that knows and has that list; and a newcomer is not taught before it is a member.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
+
+use crate::log::{Base, Entry, Piece};
+use crate::message::Message;
+use crate::replica::{Replica, Role};
+use crate::{MemberId, Memory, State, View};
+
+/// What was asked for: what stands behind this key, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    behind: u64,
+    at: Tick,
+}
+
+/// What a new leader has of the others' memories.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    asked: BTreeMap<MemberId, Asked>,
+    /// Whose memory is here whole.
+    whole: BTreeSet<MemberId>,
+    /// When something came last.
+    came_at: Tick,
+}
+
+/// What a member knows of what the group remembers.
+#[derive(Debug)]
+pub(crate) enum Knowledge {
+    /// All that a quorum does.
+    All,
+    /// Not all: what it has asked the leader of this view for.
+    Lacks(Option<(View, Asked)>),
+}
+
+impl Knowledge {
+    /// Of a process that has just started.
+    pub fn of_a_start() -> Self {
+        if planted::is_on(Bug::RestartKnowsLeases) { Self::All } else { Self::Lacks(None) }
+    }
+}
+
+impl<S: State, M: Memory> Replica<S, M> {
+    /// Whether this member remembers what a quorum does.
+    #[must_use]
+    pub fn knows(&self) -> bool {
+        matches!(self.knowledge, Knowledge::All)
+    }
+
+    /// These entries are in the log now. What was known of the list before them does not count.
+    pub(crate) fn learn_again_if_lists(&mut self, entries: &[Entry]) {
+        if entries.iter().any(|entry| matches!(entry, Entry::Lists(_))) {
+            self.knowledge = Knowledge::Lacks(None);
+        }
+    }
+
+    /// The same for a log that was taken: a snapshot may hide a list.
+    pub(crate) fn learn_again_if_unsure(&mut self, piece: &Piece) {
+        match &piece.base {
+            Base::Snapshot(_) => self.knowledge = Knowledge::Lacks(None),
+            Base::Behind(_) => self.learn_again_if_lists(&piece.entries),
+        }
+    }
+
+    /// Begins to gather, with what this member knows itself. From now on its user has a bound for everything, so that it knows all.
+    pub(crate) fn begin_gathering(&mut self, now: Tick) -> Gathering {
+        let knew = std::mem::replace(&mut self.knowledge, Knowledge::All);
+        let whole = if matches!(knew, Knowledge::All) { BTreeSet::from([self.me]) } else { BTreeSet::new() };
+        Gathering { asked: BTreeMap::new(), whole, came_at: now }
+    }
+
+    /// Asks a member for the next piece, unless the last question is young. Ends when nobody has anything for long.
+    pub(crate) fn gather_from(&mut self, now: Tick, member: MemberId) {
+        let (beat, patience) = (self.options.beat(), self.options.patience);
+        let view = self.view;
+        let is_member = self.lists().members.contains(&member);
+        let Role::Leads(lead) = &mut self.role else { return };
+        let Some(gathering) = &mut lead.gathering else { return };
+        if now.since(gathering.came_at) > patience {
+            lead.gathering = None; // the bound stays
+            return;
+        }
+        let asked = gathering.asked.entry(member).or_insert(Asked { behind: 0, at: Tick(0) });
+        if is_member && !gathering.whole.contains(&member) && now.since(asked.at) >= beat {
+            asked.at = now;
+            let behind = asked.behind;
+            self.send(member, Message::GetMemory { view, behind });
+        }
+    }
+
+    /// Somebody asks for what this member remembers: the leader of the view that it has entered, or a member that lacks it.
+    pub(crate) fn on_get_memory(&mut self, from: MemberId, view: View, behind: u64) {
+        let is_member = self.lists().members.contains(&from);
+        let may_tell = match &self.role {
+            // While it gathers, it has more than it should tell: its bound.
+            Role::Leads(lead) => lead.gathering.is_none() && is_member,
+            Role::Follows => view.leader == from && self.knows(),
+            Role::Elects(_) | Role::Stopped => false,
+        };
+        if view == self.view && may_tell {
+            let (piece, next) = self.memory.piece(behind);
+            self.send(from, Message::Memory { view, behind, piece, next });
+        }
+    }
+
+    pub(crate) fn on_memory(
+        &mut self,
+        now: Tick,
+        from: MemberId,
+        view: View,
+        behind: u64,
+        piece: &[u8],
+        next: Option<u64>,
+    ) {
+        if view != self.view {
+            return;
+        }
+        match &mut self.role {
+            Role::Leads(lead) => {
+                let Some(gathering) = &mut lead.gathering else { return };
+                let Some(asked) = gathering.asked.get_mut(&from).filter(|asked| asked.behind == behind) else { return };
+                gathering.came_at = now;
+                self.memory.merge(piece);
+                match next {
+                    Some(next) => *asked = Asked { behind: next, at: Tick(0) },
+                    None => _ = gathering.whole.insert(from),
+                }
+                self.end_gathering();
+                self.gather_from(now, from);
+            }
+            Role::Follows if from == view.leader => self.on_taught(now, view, behind, piece, next),
+            Role::Follows | Role::Elects(_) | Role::Stopped => {}
+        }
+    }
+
+    /// A quorum has told all: what it does not remember, nobody was told.
+    pub(crate) fn end_gathering(&mut self) {
+        let lists = self.lists();
+        let Role::Leads(lead) = &mut self.role else { return };
+        let Some(gathering) = &lead.gathering else { return };
+        if lists.is_quorum(|member| gathering.whole.contains(&member)) || planted::is_on(Bug::OwnLeasesAlone) {
+            lead.gathering = None;
+            self.memory.gathered();
+        }
+    }
+
+    /// Asks the leader for what it remembers, if this member lacks it, unless the last question is young.
+    pub(crate) fn ask_for_memory(&mut self, now: Tick) {
+        let (view, beat) = (self.view, self.options.beat());
+        let is_led = self.log_view == view && view.leader != self.me && self.lists().members.contains(&self.me);
+        let Knowledge::Lacks(asked) = &mut self.knowledge else { return };
+        if !is_led || !matches!(self.role, Role::Follows) {
+            return;
+        }
+        let (_, asked) = match asked {
+            Some(known) if known.0 == view => known,
+            _ => asked.insert((view, Asked { behind: 0, at: Tick(0) })),
+        };
+        if now.since(asked.at) >= beat {
+            asked.at = now;
+            let behind = asked.behind;
+            self.send(view.leader, Message::GetMemory { view, behind });
+        }
+    }
+
+    fn on_taught(&mut self, now: Tick, view: View, behind: u64, piece: &[u8], next: Option<u64>) {
+        let Knowledge::Lacks(Some((asked_in, asked))) = &mut self.knowledge else { return };
+        if *asked_in != view || asked.behind != behind {
+            return;
+        }
+        self.memory.merge(piece);
+        match next {
+            Some(next) => {
+                *asked = Asked { behind: next, at: Tick(0) };
+                self.ask_for_memory(now);
+            }
+            None => self.knowledge = Knowledge::All,
+        }
+    }
+}
