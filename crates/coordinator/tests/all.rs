@@ -2,6 +2,7 @@
 
 mod administering;
 mod beginning;
+mod client_leases;
 mod common;
 mod copies;
 mod decided;

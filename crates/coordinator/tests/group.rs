@@ -71,6 +71,8 @@ pub(crate) struct Group {
     pub(crate) goodbyes: Vec<String>,
     /// Processes that host no member.
     pub(crate) without_control: BTreeSet<usize>,
+    /// The term of client leases with which members start again.
+    pub(crate) client_lease_millis: u64,
 }
 
 impl Group {
@@ -112,6 +114,7 @@ impl Group {
             levels: BTreeMap::new(),
             goodbyes: Vec::new(),
             without_control: BTreeSet::new(),
+            client_lease_millis: member_options(0).client_lease_millis,
         };
         for id in 1..=u16::try_from(processes).unwrap() {
             let mut world = World::new(options(3, 2, 1));
@@ -295,6 +298,7 @@ impl Group {
         self.starts += 1;
         let mut options = process_options(index, self.starts, first_identity(index));
         options.levels = self.levels.get(&index).copied().unwrap_or_default();
+        options.client_lease_millis = self.client_lease_millis;
         self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
     }
 

@@ -272,6 +272,7 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// Takes the log of a view, and writes both at once (R9.5).
     pub(crate) fn take_log(&mut self, view: View, piece: &Piece, committed: OpNumber) -> Result<(), Trouble> {
+        let members = self.lists().members;
         if let Base::Snapshot(Snapshot { op, state, .. }) = &piece.base
             && *op > self.committed_to
         {
@@ -286,11 +287,11 @@ impl<S: State, M: Memory> Replica<S, M> {
             return Err(Trouble::Differs(self.committed_to)); // what was committed is missing
         }
         self.log = merged;
-        self.learn_again_if_unsure(piece);
         self.decided = self.state_at_end(self.committed_to)?;
         self.view = view;
         self.log_view = view;
         self.write_anew();
+        self.learn_again_if_not(&members);
         self.commit_to(committed.min(self.log.end()));
         Ok(())
     }

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
 
-use crate::log::{Base, Entry, Piece};
 use crate::message::Message;
 use crate::replica::{Replica, Role};
 use crate::{MemberId, Memory, State, View};
@@ -60,18 +59,13 @@ impl<S: State, M: Memory> Replica<S, M> {
         matches!(self.knowledge, Knowledge::All)
     }
 
-    /// These entries are in the log now. What was known of the list before them does not count.
-    pub(crate) fn learn_again_if_lists(&mut self, entries: &[Entry]) {
-        if entries.iter().any(|entry| matches!(entry, Entry::Lists(_))) {
+    /// The log has changed; before it had this list. If the list is another one, what was known of the former does not count.
+    ///
+    /// A list that came and went unseen is no matter. The next change but one begins when the first one is committed, so a quorum has seen
+    /// that; and each of these has been taught since, or knows nothing.
+    pub(crate) fn learn_again_if_not(&mut self, members: &BTreeSet<MemberId>) {
+        if self.lists().members != *members {
             self.knowledge = Knowledge::Lacks(None);
-        }
-    }
-
-    /// The same for a log that was taken: a snapshot may hide a list.
-    pub(crate) fn learn_again_if_unsure(&mut self, piece: &Piece) {
-        match &piece.base {
-            Base::Snapshot(_) => self.knowledge = Knowledge::Lacks(None),
-            Base::Behind(_) => self.learn_again_if_lists(&piece.entries),
         }
     }
 

@@ -126,6 +126,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         if self.log_view != view || behind > self.log.end() {
             return self.ask_leader(now, view);
         }
+        let members = self.lists().members;
         let known = usize::try_from(self.log.end().0 - behind.0).expect("in memory");
         let behind = self.log.end();
         let new: Vec<_> = entries.into_iter().skip(known).collect();
@@ -136,7 +137,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             }
             self.log.push(entry.clone());
         }
-        self.learn_again_if_lists(&new);
+        self.learn_again_if_not(&members);
         match new.is_empty() {
             true if self.durable.end >= self.log.end() => self.tell_prepared(),
             true => {}
