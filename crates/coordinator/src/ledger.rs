@@ -64,6 +64,7 @@ fn replica(
     member: MemberId,
     options: &CoordinatorOptions,
     stored: Stored,
+    note: &[u8],
     now: Tick,
 ) -> Replica<State, Remembered> {
     let timing = Options::new(options.node_lease);
@@ -71,7 +72,7 @@ fn replica(
         member,
         timing,
         stored,
-        Remembered::new(options),
+        Remembered::start(options, note, now),
         options.seed,
         now,
     );
@@ -119,7 +120,7 @@ impl Ledger {
             None if is_newcomer => (NOBODY, newcomer(options)),
             None => (FIRST_MEMBER, first(FIRST_MEMBER, &State::new(options))),
         };
-        let replica = replica(member, options, stored, now);
+        let replica = replica(member, options, stored, files.note(), now);
         let newcomer = is_newcomer.then(|| options.clone());
         let mut ledger = Self {
             replica,
@@ -260,7 +261,7 @@ impl Ledger {
     pub(crate) fn become_member(&mut self, member: MemberId, now: Tick) {
         if let Some(options) = self.newcomer.take() {
             self.files.become_member(member);
-            self.replica = replica(member, &options, newcomer(&options), now);
+            self.replica = replica(member, &options, newcomer(&options), &[], now);
             self.settle();
         }
     }
@@ -339,12 +340,13 @@ impl Ledger {
     }
 
     /// Writes what is decided to our own files.
-    pub(crate) fn flush(&mut self, out: &mut Effects) {
+    pub(crate) fn flush(&mut self, now: Tick, out: &mut Effects) {
         if self.files.is_full() {
             self.replica.write_anew();
         }
         self.replica.flush();
         self.settle();
+        self.files.set_note(self.replica.memory().note(now));
         self.files.flush(out);
     }
 

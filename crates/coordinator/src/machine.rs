@@ -77,7 +77,7 @@ impl Coordinator {
             out.push(Effect::Route { to: Endpoint::Seed(seed), address });
         }
         let mut member = Member::start(options, found, now);
-        member.ledger.flush(out);
+        member.ledger.flush(now, out);
         Ok(Self { member, lead: None })
     }
 
@@ -270,7 +270,7 @@ impl Machine for Coordinator {
             leading.end_turn(now, &mut Out::new(out));
         }
         self.member.talk(out);
-        self.member.ledger.flush(out);
+        self.member.ledger.flush(now, out);
     }
 
     fn next_deadline(&self) -> Option<Tick> {

@@ -6,12 +6,15 @@
 //! one. So the greatest time of the votes is not less than any that was told.
 //!
 //! Where ClusterTime stands still, what was told is ahead of the time that has passed (`time`). So a round carries that time, too. A
-//! member counts it on by its own clock, and slow: its clock may be the faster one. Who has started since remembers nothing. Then
-//! a leader begins as one that is alone does.
+//! member counts it on by its own clock, and slow: its clock may be the faster one.
+//!
+//! A process that has started since has answered rounds that it does not remember. In the same boot of its machine it goes on from the time that
+//! stands beside its last record: so that much has passed at least, and more may have been told. Then a leader begins as one that is
+//! alone does.
 
 use std::time::Duration;
 
-use kasha_types::{ClientId, ClusterTime, Tick};
+use kasha_types::{BootId, ClientId, ClusterTime, Tick};
 use kasha_viewstamped::{MemberId, Memory};
 use kasha_wire::{Reader, Wire, wire_struct};
 
@@ -43,11 +46,38 @@ pub(crate) struct RememberedTime {
     node_lease: Duration,
     drift_bound: Duration,
     last: Option<(Told, Tick)>,
+    /// Whether a round has told it to this process: it remembers all rounds that it has answered since.
+    has_heard: bool,
+}
+
+/// What a vote says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Vote {
+    told: Told,
+    has_heard: bool,
+}
+
+/// What stands beside each record of the journal.
+#[derive(Debug)]
+struct Note {
+    boot: BootId,
+    clock: Tick,
+    told: Told,
+}
+
+wire_struct! {
+    Vote { told, has_heard }
+    Note { boot, clock, told }
 }
 
 impl RememberedTime {
-    pub(crate) fn new(node_lease: Duration, drift_bound: Duration) -> Self {
-        Self { node_lease, drift_bound, last: None }
+    /// Of a process that starts with the note of the one before.
+    fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
+        let &CoordinatorOptions { node_lease, drift_bound, boot, .. } = options;
+        let found = Reader::new(note).take().ok();
+        let ours = found.filter(|note: &Note| Some(note.boot) == boot && note.clock <= now);
+        let last = ours.map(|note| (note.told, note.clock));
+        Self { node_lease, drift_bound, last, has_heard: false }
     }
 
     /// What the time is now at least.
@@ -61,6 +91,7 @@ impl RememberedTime {
 
     /// A time is told. What was remembered is not less afterwards.
     pub(crate) fn note(&mut self, now: Tick, told: Told) {
+        self.has_heard = true;
         match self.by_now(now) {
             // Parts of a millisecond are not lost as long as the time was not behind.
             Some(known) if known.time >= told.time => {
@@ -87,15 +118,23 @@ wire_struct! {
 pub(crate) struct Remembered {
     pub(crate) time: RememberedTime,
     pub(crate) clients: ClientLeases,
+    boot: Option<BootId>,
 }
 
 impl Remembered {
-    /// Of a process that has just started: nothing.
-    pub(crate) fn new(options: &CoordinatorOptions) -> Self {
-        Self {
-            time: RememberedTime::new(options.node_lease, options.drift_bound),
-            clients: ClientLeases::new(options.client_lease_millis),
+    /// Of a process that has just started: it remembers no client, and of time what stood beside the last record.
+    pub(crate) fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
+        let clients = ClientLeases::new(options.client_lease_millis);
+        Self { time: RememberedTime::start(options, note, now), clients, boot: options.boot }
+    }
+
+    /// What is to stand beside the next record.
+    pub(crate) fn note(&self, now: Tick) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let (Some(boot), Some(told)) = (self.boot, self.time.by_now(now)) {
+            Note { boot, clock: now, told }.put(&mut bytes);
         }
+        bytes
     }
 }
 
@@ -116,7 +155,8 @@ impl Memory for Remembered {
     }
 
     fn recall(&self, now: Tick) -> Vec<u8> {
-        encoded(self.time.by_now(now))
+        let vote = self.time.by_now(now).map(|told| Vote { told, has_heard: self.time.has_heard });
+        vote.map_or(Vec::new(), encoded)
     }
 
     fn piece(&self, behind: u64) -> (Vec<u8>, Option<u64>) {
@@ -133,18 +173,16 @@ impl Memory for Remembered {
     }
 }
 
-fn encoded(told: Option<Told>) -> Vec<u8> {
+fn encoded(vote: Vote) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(told) = told {
-        told.put(&mut bytes);
-    }
+    vote.put(&mut bytes);
     bytes
 }
 
-fn decoded(bytes: &[u8]) -> Option<Told> {
+fn decoded(bytes: &[u8]) -> Option<Vote> {
     let mut reader = Reader::new(bytes);
-    let told = reader.take().ok()?;
-    reader.finish().ok().map(|()| told)
+    let vote = reader.take().ok()?;
+    reader.finish().ok().map(|()| vote)
 }
 
 /// What a quorum remembers when one of them begins to lead.
@@ -152,7 +190,7 @@ fn decoded(bytes: &[u8]) -> Option<Told> {
 pub(crate) struct Recalled {
     /// The greatest of what they remember.
     pub(crate) greatest: Option<Told>,
-    /// Whether each of them remembers something: then nobody was told of a greater time.
+    /// Whether a round has told it to each of them: then nobody was told of a greater time.
     pub(crate) by_all: bool,
 }
 
@@ -166,8 +204,8 @@ impl Recalled {
         let votes = memories.iter().map(|(_, memory)| decoded(memory));
         let mut recalled = Self { greatest: None, by_all: true };
         for vote in votes {
-            recalled.by_all &= vote.is_some();
-            recalled.greatest = match (recalled.greatest, vote) {
+            recalled.by_all &= vote.is_some_and(|vote| vote.has_heard);
+            recalled.greatest = match (recalled.greatest, vote.map(|vote| vote.told)) {
                 (Some(greatest), Some(told)) => Some(greatest.max(told)),
                 (known, told) => known.or(told),
             };
@@ -185,7 +223,7 @@ mod tests {
 
     fn remembered() -> RememberedTime {
         let (node_lease, drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
-        RememberedTime { node_lease, drift_bound, last: None }
+        RememberedTime { node_lease, drift_bound, last: None, has_heard: false }
     }
 
     fn at(millis: u64) -> Tick {
@@ -199,7 +237,7 @@ mod tests {
     #[test]
     fn r9_4_a_member_counts_on_from_a_round_and_slow() {
         let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
-        let new = || Remembered { time: remembered(), ..Remembered::new(&options) };
+        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
         let (mut leader, mut other) = (new(), new());
         leader.time.note(at(0), told(5_000, 5_000));
         leader.clients.lead(ClientId(1), ClusterTime(5_000), ClusterTime(5_000));
@@ -207,8 +245,28 @@ mod tests {
         other.hear(at(70_000), &leader.ask(at(0)));
         assert_eq!(other.time.by_now(at(70_000)), Some(told(5_000, 5_000)));
         assert_eq!(other.time.by_now(at(71_000)), Some(told(5_950, 5_000)));
-        assert_eq!(decoded(&leader.recall(at(1_000))), Some(told(5_950, 5_000)));
+        assert_eq!(decoded(&leader.recall(at(1_000))), Some(Vote { told: told(5_950, 5_000), has_heard: true }));
         assert_eq!(other.clients.standing(ClusterTime(5_000), client), Standing::Alive(expiry), "a round tells leases");
+    }
+
+    #[test]
+    fn r9_4_who_starts_again_in_one_boot_knows_what_has_passed() {
+        let mut options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        (options.node_lease, options.drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
+        options.boot = Some(BootId(7));
+        let mut before = Remembered::start(&options, &[], at(0));
+        assert_eq!(before.note(at(0)), b"");
+        before.time.note(at(1_000), told(5_000, 5_800));
+        let note = before.note(at(2_000));
+        let vote = |options: &_, note, now| decoded(&Remembered::start(options, note, now).recall(now));
+        let again = Vote { told: told(15_450, 5_800), has_heard: false };
+        assert_eq!(vote(&options, &note, at(12_000)), Some(again), "what has passed, but not what was told since");
+        assert_eq!(vote(&options, &note, at(1_999)), None, "a clock that went back");
+        assert_eq!(vote(&options, &note[1..], at(12_000)), None);
+        options.boot = Some(BootId(8));
+        assert_eq!(vote(&options, &note, at(12_000)), None);
+        options.boot = None;
+        assert_eq!(vote(&options, &note, at(12_000)), None);
     }
 
     #[test]
@@ -233,13 +291,15 @@ mod tests {
 
     #[test]
     fn r9_4_the_greatest_of_a_quorum_counts_if_each_remembers_one() {
-        let votes = |votes: &[Option<Told>]| {
-            let memories: Vec<_> = (1..).map(MemberId).zip(votes.iter().map(|vote| encoded(*vote))).collect();
+        let votes = |votes: &[Option<(Told, bool)>]| {
+            let bytes = |vote: &Option<_>| vote.map_or(Vec::new(), |(told, has_heard)| encoded(Vote { told, has_heard }));
+            let memories: Vec<_> = (1..).map(MemberId).zip(votes.iter().map(bytes)).collect();
             let Recalled { greatest, by_all } = Recalled::of(&memories);
             (greatest, by_all)
         };
-        assert_eq!(votes(&[Some(told(5, 9)), Some(told(7, 8))]), (Some(told(7, 9)), true));
-        assert_eq!(votes(&[Some(told(5, 5)), None]), (Some(told(5, 5)), false));
+        assert_eq!(votes(&[Some((told(5, 9), true)), Some((told(7, 8), true))]), (Some(told(7, 9)), true));
+        assert_eq!(votes(&[Some((told(5, 9), true)), Some((told(7, 8), false))]), (Some(told(7, 9)), false));
+        assert_eq!(votes(&[Some((told(5, 5), true)), None]), (Some(told(5, 5)), false));
         assert_eq!(votes(&[None]), (None, false));
     }
 }

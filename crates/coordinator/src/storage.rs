@@ -184,6 +184,16 @@ impl Files {
         self.writer.is_full()
     }
 
+    /// What stands beside the next record.
+    pub(crate) fn set_note(&mut self, note: Vec<u8>) {
+        self.writer.set_note(note);
+    }
+
+    /// What stood beside the last record that was found.
+    pub(crate) fn note(&self) -> &[u8] {
+        self.writer.note()
+    }
+
     /// Writes what comes next, unless an fsync is under way.
     pub(crate) fn flush(&mut self, out: &mut Effects) {
         for step in self.writer.next_steps() {

@@ -429,6 +429,24 @@ fn r9_4_elections_do_not_move_cluster_time() {
     assert!((before - 300..=before).contains(&after), "{before} ms ahead, then {after} ms: at most 50 ms less each");
 }
 
+/// Each machine knows by its own clock how much time has passed since its last record.
+#[test]
+fn r9_4_restarts_of_all_members_do_not_move_cluster_time() {
+    let mut group = Group::serving();
+    for round in 1..=5 {
+        let leader = group.leaders()[0];
+        (0..SIZE).for_each(|index| group.kill(index));
+        (0..SIZE).filter(|index| *index != leader).for_each(|index| group.start(index));
+        group.run(4_000);
+        assert_eq!(group.leaders().len(), 1);
+        group.start(leader);
+        group.run(4_000);
+        let (_, ahead) = group.time.unwrap();
+        // Nobody led for two seconds, and members count slow: a twentieth.
+        assert!((-150 * round..=50).contains(&ahead), "{ahead} ms ahead after {round}");
+    }
+}
+
 #[test]
 fn r9_4_a_member_that_has_just_started_remembers_nothing_and_time_stands_still() {
     let mut group = Group::serving();

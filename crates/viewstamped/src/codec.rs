@@ -250,7 +250,8 @@ impl Message {
 }
 
 impl Record {
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        whole(bytes)
+    /// The record, and the note that stands beside it.
+    pub(crate) fn decode(mut bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        Self::take(&mut bytes).map(|record| (record, bytes))
     }
 }

@@ -4,6 +4,7 @@
 //! header   8 magic "KASHAVSR" · 8 group · 8 member · 8 lap · 8 boot (0: unknown) · 4 CRC32C of the 40 bytes before
 //! spent    8 mark "KASHAOLD" · zeros
 //! record   4 length of the payload · 4 CRC32C of lap and payload · 4 chain · 8 fsynced up to · 4 CRC32C of the 20 bytes before · payload · 1 end mark
+//! payload  a record of the log · a note of the user's own
 //! ```
 //!
 //! A record continues the *chain* of its predecessor: the CRC32C of the predecessor's chain and its own checksum. The first continues the
@@ -132,6 +133,8 @@ pub struct Journal {
     used: [usize; 2],
     /// Whether there may be more than zeros behind the beginning of each file, or too few.
     is_dirty: [bool; 2],
+    /// What stands beside each record.
+    note: Vec<u8>,
 }
 
 /// Reads both files, which may be missing. `None`: nothing was ever fsynced there.
@@ -154,9 +157,10 @@ pub fn read(owner: Owner, even: &[u8], odd: &[u8]) -> Result<(Option<Stored>, Jo
     laps.sort_by_key(|(lap, ..)| std::cmp::Reverse(*lap));
     let begun = laps.first().map_or(0, |(lap, ..)| *lap);
     let is_dirty = [0, 1].map(|file: usize| used[file] > 0 || files[file].len() < owner.file_bytes);
-    let mut journal = Journal { owner, lap: 0, end: 0, whole_end: 0, chain: 0, used, is_dirty };
+    let mut journal = Journal { owner, lap: 0, end: 0, whole_end: 0, chain: 0, used, is_dirty, note: Vec::new() };
     for (lap, header, file, bytes) in laps {
-        if let Some(stored) = header.records(file, bytes, owner.boot)? {
+        if let Some((stored, note)) = header.records(file, bytes, owner.boot)? {
+            journal.note = note;
             journal.lap = lap; // the next one is in the other file, where a lap may have been cut short
             return Ok((Some(stored), journal));
         }
@@ -201,6 +205,17 @@ impl Journal {
     pub fn become_member(&mut self, member: MemberId) {
         assert_eq!((self.lap, self.end), (0, 0), "a journal keeps its member");
         self.owner.member = member;
+    }
+
+    /// What stands beside the last record.
+    #[must_use]
+    pub fn note(&self) -> &[u8] {
+        &self.note
+    }
+
+    /// What is to stand beside each record from now on: what may be forgotten, and is worth no fsync of its own.
+    pub fn set_note(&mut self, note: Vec<u8>) {
+        self.note = note;
     }
 
     /// Whether a new lap should begin. A whole log that alone fills a file leaves room for as much again: else each record would begin a
@@ -289,6 +304,7 @@ impl Journal {
     fn encode(&self, record: &Record) -> (Vec<u8>, u32) {
         let mut payload = Vec::new();
         record.put(&mut payload);
+        payload.extend_from_slice(&self.note);
         let crc = checksum(self.lap, &payload);
         let chain = crc32c_append(self.chain, &crc.to_le_bytes());
         let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len() + 1);
@@ -373,28 +389,28 @@ impl Header {
         (checksum(self.lap, payload) == head.crc).then_some((head, payload))
     }
 
-    /// What the records of this file come to. `None`: not even the first was ever whole.
-    fn records(&self, file: File, bytes: &[u8], boot: u64) -> Result<Option<Stored>, Damage> {
+    /// What the records of this file come to, and the note beside the last one. `None`: not even the first was ever whole.
+    fn records(&self, file: File, bytes: &[u8], boot: u64) -> Result<Option<(Stored, Vec<u8>)>, Damage> {
         let damaged = |offset: usize, what| Damage::Bytes { file, offset: offset as u64, what };
         let (mut at, mut chain) = (HEADER_BYTES, chain_of(bytes));
-        let mut stored: Option<Stored> = None;
+        let (mut stored, mut last): (Option<Stored>, &[u8]) = (None, &[]);
         while let Some((head, payload)) = self.record(bytes, at) {
             chain = crc32c_append(chain, &head.crc.to_le_bytes());
             if head.chain != chain {
                 return Err(damaged(at, "a record that does not follow its predecessor"));
             }
-            let record = Record::decode(payload).map_err(|malformed| damaged(at, malformed.0))?;
+            let (record, note) = Record::decode(payload).map_err(|malformed| damaged(at, malformed.0))?;
             stored = match (stored, record) {
                 (None, Record::Whole(stored)) => Some(stored),
                 (Some(stored), record) => Some(stored.after(record).map_err(|why| damaged(at, why))?),
                 (None, _) => return Err(damaged(at, "a lap that does not begin with a whole log")),
             };
-            at = head.end + 1;
+            (at, last) = (head.end + 1, note);
         }
         if !self.may_end_at(bytes, at, boot) {
             return Err(damaged(at, "a bad record that was on the platter once"));
         }
-        Ok(stored)
+        Ok(stored.map(|stored| (stored, last.to_vec())))
     }
 
     /// Whether what stands there may be what a crash has left.

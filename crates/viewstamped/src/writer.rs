@@ -54,6 +54,17 @@ impl Writer {
         }
     }
 
+    /// What stands beside the next record ([`Journal::set_note`]).
+    pub fn set_note(&mut self, note: Vec<u8>) {
+        self.journal.set_note(note);
+    }
+
+    /// What stood beside the last record that was read.
+    #[must_use]
+    pub fn note(&self) -> &[u8] {
+        self.journal.note()
+    }
+
     /// What is to be done next: writes, and one fsync behind them. Empty: there is nothing to do, or an fsync is under way.
     pub fn next_steps(&mut self) -> Vec<Step> {
         if self.is_syncing {

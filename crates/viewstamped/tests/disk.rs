@@ -80,6 +80,18 @@ fn what_was_written_is_read() {
     assert!(matches!(files.stored(others), Err(Damage::Others { group: 7, member: MemberId(1), .. })));
 }
 
+#[test]
+fn what_stands_beside_the_last_record_is_read() {
+    let mut files = Files::default();
+    let (_, mut journal) = files.read(OWNER).expect("new");
+    for ((record, expected), note) in history().into_iter().zip(1..) {
+        journal.set_note(vec![note; usize::from(note % 3)]); // some are empty
+        journal.write(&record).iter().for_each(|step| files.apply(step));
+        let (stored, again) = files.read(OWNER).expect("whole");
+        assert_eq!((stored, again.note()), (Some(expected), journal.note()));
+    }
+}
+
 /// The process is killed in the middle of a write: what was fsynced is there, or the record as well.
 #[test]
 fn a_write_that_is_cut_short_anywhere_takes_nothing_with_it() {
