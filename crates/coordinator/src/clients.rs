@@ -279,7 +279,11 @@ mod tests {
         let mut next = ClientLeases::new(100);
         next.lead(ClientId(1025), ClusterTime(1190), ClusterTime(1160));
         next.gathered();
-        assert_eq!(next.standing(ClusterTime(1191), ClientId(3)), Standing::Alive(ClusterTime(1290)), "nobody could renew");
+        assert_eq!(
+            next.standing(ClusterTime(1191), ClientId(3)),
+            Standing::Alive(ClusterTime(1290)),
+            "nobody could renew"
+        );
     }
 
     #[test]

@@ -90,8 +90,7 @@ impl Lead {
         }
         let own_bound = options.lease_bound_millis();
         let (clients_below, version) = (state.clients_below, state.configuration.version);
-        let lower_lease_bound =
-            (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound));
+        let lower_lease_bound = (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound));
         ledger.clients_mut().lead(clients_below, cluster_time, renewed_until);
         Self {
             memory,

@@ -19,8 +19,8 @@ use kasha_viewstamped::{
     View,
 };
 
-use crate::limits::PENDING_BYTES_MAX;
 use crate::clients::ClientLeases;
+use crate::limits::PENDING_BYTES_MAX;
 use crate::remembered::{Recalled, Remembered, Told};
 use crate::replicated::operation;
 use crate::state::FIRST_MEMBER;
@@ -68,14 +68,7 @@ fn replica(
     now: Tick,
 ) -> Replica<State, Remembered> {
     let timing = Options::new(options.node_lease);
-    let replica = Replica::start(
-        member,
-        timing,
-        stored,
-        Remembered::start(options, note, now),
-        options.seed,
-        now,
-    );
+    let replica = Replica::start(member, timing, stored, Remembered::start(options, note, now), options.seed, now);
     replica.expect("what was found was checked")
 }
 

@@ -296,7 +296,10 @@ impl Machine for Coordinator {
     fn assert_invariants(&self) {
         self.member.ledger.assert_invariants();
         if self.leads() {
-            assert!(self.member.ledger.clients().next() <= self.decided().clients_below, "R4.7: granted ids are reserved");
+            assert!(
+                self.member.ledger.clients().next() <= self.decided().clients_below,
+                "R4.7: granted ids are reserved"
+            );
         }
     }
 }

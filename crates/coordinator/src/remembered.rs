@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn r9_4_the_greatest_of_a_quorum_counts_if_each_remembers_one() {
         let votes = |votes: &[Option<(Told, bool)>]| {
-            let bytes = |vote: &Option<_>| vote.map_or(Vec::new(), |(told, has_heard)| encoded(Vote { told, has_heard }));
+            let bytes =
+                |vote: &Option<_>| vote.map_or(Vec::new(), |(told, has_heard)| encoded(Vote { told, has_heard }));
             let memories: Vec<_> = (1..).map(MemberId).zip(votes.iter().map(bytes)).collect();
             let Recalled { greatest, by_all } = Recalled::of(&memories);
             (greatest, by_all)

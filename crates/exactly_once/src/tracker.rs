@@ -488,6 +488,12 @@ impl Tracker {
         true
     }
 
+    /// Whether something that the client has begun is not over.
+    #[must_use]
+    pub fn has_in_progress(&self, client: ClientId) -> bool {
+        self.clients.get(client).is_some_and(|client| client.outstanding.has_in_progress())
+    }
+
     /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.
     #[must_use]
     pub fn lease_expiry_of(&self, client: ClientId) -> Option<ClusterTime> {

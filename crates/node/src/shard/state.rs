@@ -176,7 +176,12 @@ impl ShardState {
         // Between the verdict and the synced entry a client may have come back with a later lease: the floor does not
         // refuse its new requests, so their records must stay. Those before the entry go, as they do where a follower
         // replays it: whichever of the two is asked next must say the same.
-        let ended = |&client: &_| self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
+        // So it is with one that has begun something which is not over: the word that it has begun may be cleaned away, and a replay
+        // then knows nothing of it.
+        let ended = |&client: &_| {
+            let is_through = !self.tracker.has_in_progress(client);
+            is_through && self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor)
+        };
         let (clients, revived): (Vec<_>, Vec<_>) = clients.into_iter().partition(ended);
         for client in revived {
             self.tracker.forget_before(client, at, |at| dead.push(at));
@@ -217,9 +222,10 @@ pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, name: &OperationName<
 
 #[cfg(test)]
 mod tests {
+    use kasha_exactly_once::Request;
     use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN, Screen};
     use kasha_store::SpareDraft;
-    use kasha_types::{Epoch, LogEnd};
+    use kasha_types::{AckedBelow, BodyHash, ClientId, Epoch, LogEnd, RpcId, Sequence};
     use kasha_wire::Update;
 
     use super::*;
@@ -263,6 +269,32 @@ mod tests {
         group.segment_freed(SegmentId(0));
         group.commit();
         assert_eq!(replayed(&log), 0);
+    }
+
+    /// Seed `client_leases` 8008: a floor's entry names a client of which a transaction is under way. When that is over, the word that it had
+    /// begun is cleaned away: whoever replays the log then says the same as who has seen it all.
+    #[test]
+    fn r4_6_a_floor_takes_the_records_of_a_client_of_which_something_is_under_way() {
+        let (client, lease_expiry) = (ClientId(1), ClusterTime(1000));
+        let request = |sequence| Request {
+            rpc: RpcId { client, sequence: Sequence(sequence) },
+            body_hash: BodyHash(sequence),
+            acknowledgement: AckedBelow(1),
+            lease_expiry,
+        };
+        let said = |knows_begun: bool| {
+            let (mut state, mut dead) = (ShardState::new(ShardId(0)), Vec::new());
+            state.tracker.recover(&request(1), EntryOffset(10), |_| ());
+            if knows_begun {
+                state.tracker.recover_begun(&request(2));
+            }
+            state.raise_floor(lease_expiry, [client], EntryOffset(50), &mut dead);
+            assert_eq!(dead, [EntryOffset(10)]);
+            state.tracker.recover(&request(2), EntryOffset(60), |_| ());
+            state.tracker.assert_invariants();
+            (1..=3).map(|sequence| state.tracker.look_up(&request(sequence))).collect::<Vec<_>>()
+        };
+        assert_eq!(said(true), said(false));
     }
 
     /// A shard of so many keys in each of these tables.
