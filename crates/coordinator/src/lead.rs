@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
 use kasha_viewstamped::RoundNumber;
 use kasha_wire::message::ConfigurationIs;
@@ -62,7 +63,10 @@ impl Lead {
     pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
         let Member { options, ledger, overheard, .. } = member;
         let state = ledger.decided();
-        let overheard = std::mem::take(overheard);
+        let mut overheard = std::mem::take(overheard);
+        if planted::is_on(Bug::EvidenceForgotten) {
+            overheard.clear();
+        }
         let memory = Memory::start(now, state, overheard.values().map(|(_, heartbeat)| heartbeat));
         let renewed_until = state.time_anchor.time;
         let found = Found {

@@ -56,6 +56,40 @@ bugs! {
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
+    /// R9.2: a leader answers although no round has ended since the question.
+    AnsweredWithoutRound = "answered_without_round",
+    /// R9.2: a round that was under way when the question came counts.
+    RoundUnderWayCounts = "round_under_way_counts",
+    /// R9.4: a new leader goes on from the time that it remembers itself.
+    TimeOfOwnMemory = "time_of_own_memory",
+    /// R9.4: members do not remember what a round says.
+    RoundUnheard = "round_unheard",
+    /// R9.4: with a new list of members nobody is taught again.
+    LeasesKeptOverLists = "leases_kept_over_lists",
+    /// R9.5: a snapshot has what is decided, and not committed.
+    DecidedInSnapshot = "decided_in_snapshot",
+    /// R9.5: a member votes in a view that is not on its disk.
+    ViewForgotten = "view_forgotten",
+    /// R9.5: the view of a log is on the disk before its log is.
+    LogViewAhead = "log_view_ahead",
+    /// R9.6: a newcomer becomes a member before it has caught up.
+    NewcomerCountsEarly = "newcomer_counts_early",
+    /// R9.6: a quorum of the list in its own log elects a leader.
+    OwnListElects = "own_list_elects",
+    /// R9.6: members change before an operation of the own view is committed.
+    ListChangedEarly = "list_changed_early",
+    /// R9.8: a member enters a view that nobody else would follow into.
+    ViewEnteredAlone = "view_entered_alone",
+    /// R9.8: a leader that completes no round goes on.
+    LeaderKeepsOn = "leader_keeps_on",
+    /// R9.10: a leader whose followers write nothing goes on.
+    StuckLeaderStays = "stuck_leader_stays",
+    /// R9.11: members do not compare their states.
+    StatesUncompared = "states_uncompared",
+    /// R9.1: a goodbye does not wait until what it follows from is committed.
+    GoodbyeUngated = "goodbye_ungated",
+    /// R9.9: a member that begins to lead forgets what it has overheard.
+    EvidenceForgotten = "evidence_forgotten",
     /// R9.4: a member that has just started counts as one that remembers all client leases.
     RestartKnowsLeases = "restart_knows_leases",
     /// R9.4: a new leader takes its own memory of client leases for that of a quorum.

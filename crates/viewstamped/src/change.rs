@@ -6,6 +6,7 @@
 use std::fmt;
 
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 
 use crate::limits::MEMBERS_MAX;
 use crate::lists::Change;
@@ -70,7 +71,8 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub fn change(&mut self, now: Tick, change: &Change) -> Result<OpNumber, ChangeError> {
         let Role::Leads(lead) = &self.role else { return Err(ChangeError::NotLeader) };
         let is_committed = |op: OpNumber| op <= self.committed_to;
-        if !is_committed(lead.begin) || !self.log.changed_at().is_none_or(is_committed) {
+        let may_change = is_committed(lead.begin) || planted::is_on(Bug::ListChangedEarly);
+        if !may_change || !self.log.changed_at().is_none_or(is_committed) {
             return Err(ChangeError::TooEarly);
         }
         let newcomers = match change {
@@ -79,7 +81,8 @@ impl<S: State, M: Memory> Replica<S, M> {
             Change::Remove(member) if *member == self.me => return Err(ChangeError::Leader),
             Change::Remove(_) => &[],
         };
-        if let Some(member) = newcomers.iter().find(|member| !self.has_caught_up(**member)) {
+        let has_caught_up = |member| self.has_caught_up(member) || planted::is_on(Bug::NewcomerCountsEarly);
+        if let Some(member) = newcomers.iter().find(|member| !has_caught_up(**member)) {
             return Err(ChangeError::Learning(*member));
         }
         let lists = self.lists().after(change).filter(|lists| lists.members.len() <= MEMBERS_MAX);

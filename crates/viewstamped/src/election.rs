@@ -103,7 +103,10 @@ impl<S: State, M: Memory> Replica<S, M> {
         self.asked_log = None;
         self.timeouts.note_election(now, self.options.lease);
         self.wishes_at = now.after(self.timeouts.silent(now, self.options.lease));
-        self.write(Record::Entered(view));
+        match planted::is_on(Bug::ViewForgotten) {
+            true => self.write(Record::Committed(self.committed_to)),
+            false => self.write(Record::Entered(view)),
+        }
     }
 
     /// Leads no more.
@@ -210,7 +213,8 @@ impl<S: State, M: Memory> Replica<S, M> {
             }
         };
         let lists = merged.lists(committed);
-        if !lists.is_quorum(has_voted) || !lists.members.contains(&self.me) {
+        let is_elected = lists.is_quorum(has_voted) || planted::is_on(Bug::OwnListElects);
+        if !is_elected || !lists.members.contains(&self.me) {
             return; // the others are asked at the next tick; a member that has left does not lead
         }
         self.lead(now, committed);
@@ -265,6 +269,8 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     fn begin_lead(&mut self, now: Tick, begin: OpNumber, memories: Vec<(MemberId, Vec<u8>)>) {
         let bears = self.timeouts.silent(now, self.options.lease);
+        let mut memories = memories;
+        memories.retain(|(member, _)| *member == self.me || !planted::is_on(Bug::TimeOfOwnMemory));
         let gathering = self.begin_gathering(now);
         self.role = Role::Leads(Lead::new(begin, now, bears, gathering, self.others().into_iter()));
         self.out.push(Output::Leads { view: self.view, since: now, memories });
@@ -285,6 +291,10 @@ impl<S: State, M: Memory> Replica<S, M> {
         let merged = merged.ok_or(Trouble::Differs(piece.base_op()))?;
         if merged.end() < self.committed_to {
             return Err(Trouble::Differs(self.committed_to)); // what was committed is missing
+        }
+        if planted::is_on(Bug::LogViewAhead) {
+            (self.view, self.log_view) = (view, view);
+            self.write_anew();
         }
         self.log = merged;
         self.decided = self.state_at_end(self.committed_to)?;

@@ -195,6 +195,8 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
         let is_cut_off = now.since(lead.rounds.completed_at()) > lead.bears;
         let is_stuck = lead.waits_since.is_some_and(|since| now.since(since) > patience);
+        let is_cut_off = is_cut_off && !planted::is_on(Bug::LeaderKeepsOn);
+        let is_stuck = is_stuck && !planted::is_on(Bug::StuckLeaderStays);
         if !is_alone && (is_cut_off || is_stuck) {
             // R9.8, R9.10: others lead better. It wishes last.
             let bears = lead.bears;

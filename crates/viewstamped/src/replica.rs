@@ -301,6 +301,9 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// What its log is written to is long: it begins anew, with a snapshot of what is committed.
     pub fn write_anew(&mut self) {
+        if planted::is_on(Bug::DecidedInSnapshot) {
+            return self.write_decided();
+        }
         self.log.trim(self.committed_to);
         let state = self.committed.snapshot();
         let lists = self.log.lists_at(self.committed_to, self.committed_to);
@@ -314,6 +317,14 @@ impl<S: State, M: Memory> Replica<S, M> {
             },
             committed: self.committed_to,
         }));
+    }
+
+    /// What [`Bug::DecidedInSnapshot`] writes.
+    fn write_decided(&mut self) {
+        let (op, state) = (self.log.end(), self.decided.snapshot());
+        let snapshot = Snapshot { op, lists: self.log.lists(self.committed_to), state };
+        let (view, log_view, entries) = (self.view, self.log_view, Vec::new());
+        self.write(Record::Whole(Stored { view, log_view, snapshot, entries, committed: op }));
     }
 
     pub(crate) fn write(&mut self, record: Record) {

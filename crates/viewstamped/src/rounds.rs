@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 
 use crate::message::Message;
 use crate::output::Trouble;
@@ -73,7 +74,8 @@ impl<S: State, M: Memory> Replica<S, M> {
         let is_alone = self.is_alone();
         let Role::Leads(lead) = &mut self.role else { return None };
         lead.rounds.asked_at.get_or_insert(now);
-        let next = RoundNumber(lead.rounds.begun.0 + 1);
+        let counts = lead.rounds.under_way.is_some() && planted::is_on(Bug::RoundUnderWayCounts);
+        let next = RoundNumber(lead.rounds.begun.0 + u64::from(!counts));
         if is_alone && lead.rounds.under_way.is_none() {
             self.begin_round(now); // there is nobody to wait for, and no company to gather
         }
@@ -85,6 +87,7 @@ impl<S: State, M: Memory> Replica<S, M> {
     #[must_use]
     pub fn is_confirmed(&self, round: RoundNumber) -> bool {
         let knows_all = |begin: OpNumber| begin <= self.committed_to;
+        let round = if planted::is_on(Bug::AnsweredWithoutRound) { RoundNumber(0) } else { round };
         matches!(&self.role, Role::Leads(lead) if lead.rounds.confirmed >= round && knows_all(lead.begin))
     }
 
@@ -120,13 +123,16 @@ impl<S: State, M: Memory> Replica<S, M> {
         if !self.hears_leader(now, from, view) {
             return;
         }
-        self.memory.hear(now, value);
+        if !planted::is_on(Bug::RoundUnheard) {
+            self.memory.hear(now, value);
+        }
         let has_log = self.log_view == view;
         if has_log {
             self.commit_to(committed.min(self.log.end()));
         }
         if let Some((op, digest)) = agreed
             && self.digest_at(op).is_some_and(|own| own != digest)
+            && !planted::is_on(Bug::StatesUncompared)
         {
             return self.stop(Trouble::Differs(op));
         }
@@ -193,7 +199,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             return;
         }
         lead.rounds.agreed = Some((op, digest));
-        if own.is_some_and(|own| own != digest) {
+        if own.is_some_and(|own| own != digest) && !planted::is_on(Bug::StatesUncompared) {
             self.stop(Trouble::Differs(op));
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 
 use crate::message::Message;
 use crate::replica::{Replica, Role};
@@ -58,6 +59,9 @@ impl<S: State, M: Memory> Replica<S, M> {
         let wish = self.wish.as_mut().expect("just made");
         wish.again_at = again_at;
         let view = wish.view;
+        if planted::is_on(Bug::ViewEnteredAlone) {
+            return self.elect(now, view);
+        }
         let heard: Vec<_> =
             self.heard.keys().copied().filter(|&member| self.heard_within(now, member, self.options.lease)).collect();
         for to in self.others() {

@@ -2,6 +2,7 @@
 
 mod disk;
 mod faults;
+mod planted;
 mod rules;
 mod world;
 mod writer;

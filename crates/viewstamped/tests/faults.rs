@@ -61,6 +61,18 @@ fn run(seed: u64, members: &[u64], newcomers: &[u64]) -> World {
     world
 }
 
+/// Three members, for whoever looks for a bug.
+#[cfg(feature = "planted-bugs")]
+pub fn three(seed: u64) {
+    run(seed, &[1, 2, 3], &[]);
+}
+
+/// The same, and two that come and go.
+#[cfg(feature = "planted-bugs")]
+pub fn five(seed: u64) {
+    run(seed, &[1, 2, 3], &[4, 5]);
+}
+
 #[test]
 fn three_members_lose_nothing() {
     let (mut elections, mut gathered) = (0, 0);

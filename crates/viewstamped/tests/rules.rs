@@ -30,7 +30,7 @@ fn a_group_elects_commits_and_goes_on_without_its_leader() {
 }
 
 #[test]
-fn r9_2_a_leader_that_is_cut_off_answers_nothing_and_gives_up() {
+pub fn r9_2_a_leader_that_is_cut_off_answers_nothing_and_gives_up() {
     let (mut world, leader) = led(2);
     world.isolate(leader);
     world.ask();
@@ -43,7 +43,7 @@ fn r9_2_a_leader_that_is_cut_off_answers_nothing_and_gives_up() {
 }
 
 #[test]
-fn r9_8_a_member_that_does_not_hear_elects_nobody() {
+pub fn r9_8_a_member_that_does_not_hear_elects_nobody() {
     let (mut world, leader) = led(3);
     let other = world.ids().into_iter().find(|id| *id != leader && id.0 < 4).expect("three members");
     for id in world.ids() {
@@ -56,7 +56,7 @@ fn r9_8_a_member_that_does_not_hear_elects_nobody() {
 }
 
 #[test]
-fn r9_10_a_leader_commits_without_its_own_disk() {
+pub fn r9_10_a_leader_commits_without_its_own_disk() {
     let (mut world, leader) = led(4);
     world.stall_disk(leader, LEASE * 100);
     let op = world.propose().expect("it leads");
@@ -65,7 +65,7 @@ fn r9_10_a_leader_commits_without_its_own_disk() {
 }
 
 #[test]
-fn r9_10_a_leader_whose_followers_do_not_write_gives_up_after_its_patience() {
+pub fn r9_10_a_leader_whose_followers_do_not_write_gives_up_after_its_patience() {
     let (mut world, leader) = led(5);
     let others: Vec<_> = world.ids().into_iter().filter(|id| *id != leader && id.0 < 4).collect();
     others.iter().for_each(|id| world.stall_disk(*id, LEASE * 12));
@@ -77,7 +77,7 @@ fn r9_10_a_leader_whose_followers_do_not_write_gives_up_after_its_patience() {
 }
 
 #[test]
-fn r9_6_a_newcomer_counts_when_it_has_caught_up() {
+pub fn r9_6_a_newcomer_counts_when_it_has_caught_up() {
     let (mut world, leader) = led(6);
     world.propose();
     world.run(LEASE);
@@ -98,7 +98,7 @@ fn r9_6_a_newcomer_counts_when_it_has_caught_up() {
 }
 
 #[test]
-fn r9_11_whoever_differs_from_a_quorum_stops() {
+pub fn r9_11_whoever_differs_from_a_quorum_stops() {
     let (mut world, leader) = led(7);
     world.propose();
     world.run(LEASE);
@@ -160,7 +160,7 @@ fn whoever_left_does_not_keep_out_newcomers() {
 /// A member that is alone needs nobody's vote. It says nothing of its view before that is on its disk, and all that its disk holds is
 /// committed.
 #[test]
-fn r9_5_a_member_that_is_alone_leads_when_one_write_is_durable() {
+pub fn r9_5_a_member_that_is_alone_leads_when_one_write_is_durable() {
     let me = MemberId(7);
     let add = |number: u64| Entry::Operation(number.to_le_bytes().to_vec());
     let mut stored = Stored::new(Lists::new([me]), Sums::default().snapshot());
@@ -191,7 +191,7 @@ fn r9_5_a_member_that_is_alone_leads_when_one_write_is_durable() {
 
 /// A quorum of five need not meet one of the three that are left: whoever stays is taught again what it has missed.
 #[test]
-fn r9_4_with_a_new_list_each_member_is_taught_again() {
+pub fn r9_4_with_a_new_list_each_member_is_taught_again() {
     let mut world = World::new(11, &[1, 2, 3, 4, 5], &[]);
     assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
     world.run(LEASE * 20);
@@ -221,7 +221,7 @@ fn r9_4_with_a_new_list_each_member_is_taught_again() {
 
 /// Whoever has started again remembers nothing: the leader of such a quorum goes on with its bound, and teaches the others that.
 #[test]
-fn r9_4_after_a_full_stop_the_bound_stays_and_is_taught() {
+pub fn r9_4_after_a_full_stop_the_bound_stays_and_is_taught() {
     let (mut world, _) = led(12);
     world.ask();
     world.run(LEASE);
