@@ -2,11 +2,22 @@
 
 use kasha_types::MemberId;
 use kasha_viewstamped::MEMBERS_MAX;
-use kasha_wire::GroupMember;
+use kasha_wire::{GroupMember, wire_struct};
 
 use crate::check::{Checked, must};
 use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX};
 use crate::{Command, State};
+
+/// An invitation that ended before the folder counted. The folder may have become this member: it can be invited as no other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndedInvitation {
+    folder: u32,
+    member: MemberId,
+}
+
+wire_struct! {
+    EndedInvitation { folder, member }
+}
 
 impl State {
     pub(crate) fn permits_group_of(members: u8) -> Checked {
@@ -41,7 +52,7 @@ impl State {
             Command::MemberStays { member } => self.leaving.retain(|of| *of != member),
             Command::MemberAt { of } => self.apply_member_at(of),
             Command::MemberGone { member } => self.apply_member_gone(member),
-            Command::InvitationEnds { member } => self.forget_member(member),
+            Command::InvitationEnds { member } => self.apply_invitation_ends(member),
             // All processes are to learn it.
             Command::Raise { level } => self.level = level,
             _ => unreachable!("it is about something else: {command:?}"),
@@ -52,7 +63,8 @@ impl State {
     fn permits_member_at(&self, of: &GroupMember) -> Checked {
         let (group, member) = (&self.configuration.group, of.member);
         let known = group.iter().find(|known| known.member == member);
-        must!(known.is_some() || member >= self.next_member, "R9.6: {member} was another one");
+        let may_be = member >= self.next_member || self.was_invited_as(of.folder) == Some(member);
+        must!(known.is_some() || may_be, "R9.6: {member} was another one");
         must!(member.0 <= COUNT_MAX, "a count is near its end: {member}");
         must!(known.is_some() || group.len() < MEMBERS_MAX, "there are too many members");
         let has_folder = known.is_none_or(|known| [0, of.folder].contains(&known.folder));
@@ -73,6 +85,7 @@ impl State {
     }
 
     fn apply_member_at(&mut self, of: GroupMember) {
+        self.ended_invitations.retain(|ended| ended.member != of.member);
         let group = &mut self.configuration.group;
         group.retain(|known| known.member != of.member);
         group.push(of);
@@ -85,6 +98,19 @@ impl State {
         self.former_members.extend(left.map(|of| of.folder));
         let more = self.former_members.len().saturating_sub(FORMER_MEMBERS_MAX);
         self.former_members.drain(..more);
+        self.forget_member(member);
+    }
+
+    /// As which member a folder was invited that did not count in the end.
+    pub(crate) fn was_invited_as(&self, folder: u32) -> Option<MemberId> {
+        self.ended_invitations.iter().find(|ended| ended.folder == folder).map(|ended| ended.member)
+    }
+
+    fn apply_invitation_ends(&mut self, member: MemberId) {
+        let invited = self.configuration.group.iter().find(|of| of.member == member);
+        self.ended_invitations.extend(invited.map(|of| EndedInvitation { folder: of.folder, member }));
+        let more = self.ended_invitations.len().saturating_sub(FORMER_MEMBERS_MAX);
+        self.ended_invitations.drain(..more);
         self.forget_member(member);
     }
 
@@ -101,6 +127,9 @@ impl State {
         must!(group.last().is_none_or(|of| of.member < next), "ids of members are not used again");
         must!(next.0 <= COUNT_MAX + 1, "a count is near its end: {next}");
         must!(self.former_members.len() <= FORMER_MEMBERS_MAX, "{} former members", self.former_members.len());
+        let ended = &self.ended_invitations;
+        must!(ended.len() <= FORMER_MEMBERS_MAX, "{} invitations that ended", ended.len());
+        must!(ended.iter().all(|ended| ended.member < next), "ids of members are not used again");
         let is_known = |member: &MemberId| group.iter().any(|of| of.member == *member);
         must!(self.leaving.iter().all(is_known) && self.leaving.len() <= group.len(), "only members leave");
         Self::permits_group_of(self.group_wanted)

@@ -212,7 +212,8 @@ impl Leading<'_> {
     }
 
     /// The processes of nodes that are alive, can host a member, and host none, each as the next member. A process is known by its folder,
-    /// and not by its address: a folder that is new knows nothing of what was promised there (R9.6).
+    /// and not by its address: a folder that is new knows nothing of what was promised there (R9.6). One that was invited before, and did not
+    /// count, is invited as the same member, and after the others.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = GroupMember> {
         let state = self.decided();
         let group = &state.configuration.group;
@@ -221,8 +222,11 @@ impl Leading<'_> {
             let address = *self.member.controls.get(&node)?;
             let folder = state.configuration.node(node)?.incarnation.identity();
             let is_new = !state.former_members.contains(&folder);
-            is_new.then_some(GroupMember { member: state.next_member, node, folder, address })
+            let member = state.was_invited_as(folder).unwrap_or(state.next_member);
+            is_new.then_some(GroupMember { member, node, folder, address })
         };
-        state.alive_nodes().filter(hosts_none).filter_map(as_member)
+        let (again, first): (Vec<_>, Vec<_>) =
+            state.alive_nodes().filter(hosts_none).filter_map(as_member).partition(|of| of.member < state.next_member);
+        first.into_iter().chain(again)
     }
 }

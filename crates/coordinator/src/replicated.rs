@@ -1,10 +1,12 @@
 //! The state as what a group replicates: commands as operations, and snapshots (R9.11).
 //!
 //! ```text
-//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state · members that leave · 2 level
+//! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state · members that leave · 2 level ·
+//!            invitations that ended
 //! ```
 //!
-//! What stands behind the state came later: in a snapshot without it the level is the first one, and nobody leaves.
+//! What stands behind the state came later, piece by piece: in a snapshot without it the level is the first one, nobody leaves, and every
+//! invitation goes on.
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
 //! costs as much as the command and its shard are long, and not as much as the state is. Two states with one digest come from the
@@ -13,6 +15,7 @@
 use kasha_types::MemberId;
 use kasha_wire::{Level, Reader, Wire, wire_struct};
 
+use crate::members::EndedInvitation;
 use crate::start_error::FORMAT_VERSION;
 use crate::{Command, State};
 
@@ -54,9 +57,16 @@ struct Behind {
     level: Level,
 }
 
+/// What stands behind that.
+#[derive(Debug)]
+struct FurtherBehind {
+    ended_invitations: Vec<EndedInvitation>,
+}
+
 wire_struct! {
     Beside { digest, next_member, group_wanted, former_members }
     Behind { leaving, level }
+    FurtherBehind { ended_invitations }
 }
 
 impl State {
@@ -96,8 +106,12 @@ impl kasha_viewstamped::State for State {
         let &Self { digest, next_member, group_wanted, ref former_members, .. } = self;
         Beside { digest, next_member, group_wanted, former_members: former_members.clone() }.put(&mut bytes);
         self.put(&mut bytes);
-        if self.level > Level::FIRST || !self.leaving.is_empty() {
+        let further = !self.ended_invitations.is_empty();
+        if further || self.level > Level::FIRST || !self.leaving.is_empty() {
             Behind { leaving: self.leaving.clone(), level: self.level }.put(&mut bytes);
+        }
+        if further {
+            FurtherBehind { ended_invitations: self.ended_invitations.clone() }.put(&mut bytes);
         }
         bytes
     }
@@ -112,8 +126,12 @@ impl kasha_viewstamped::State for State {
             reader.take().map_err(|error| error.to_string())?;
         let mut state: Self = reader.take().map_err(|error| error.to_string())?;
         if !reader.rest().is_empty() {
-            let Behind { leaving, level } = whole(reader)?;
+            let Behind { leaving, level } = reader.take().map_err(|error| error.to_string())?;
             (state.leaving, state.level) = (leaving, level);
+        }
+        if !reader.rest().is_empty() {
+            let FurtherBehind { ended_invitations } = whole(reader)?;
+            state.ended_invitations = ended_invitations;
         }
         (state.digest, state.next_member) = (digest, next_member);
         (state.group_wanted, state.former_members) = (group_wanted, former_members);
@@ -124,8 +142,9 @@ impl kasha_viewstamped::State for State {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::{ClientId, ClusterId};
+    use kasha_types::{ClientId, ClusterId, NodeId};
     use kasha_viewstamped::State as Replicated;
+    use kasha_wire::GroupMember;
 
     use super::*;
     use crate::CoordinatorOptions;
@@ -186,6 +205,7 @@ mod tests {
         for bytes in [&[][..], &[99], &long, &operation(&Command::ReserveClients { below: ClientId(0) })] {
             assert!(Replicated::permits(&state, bytes).is_err(), "{bytes:?}");
         }
+        let of = GroupMember { member: MemberId(7), node: NodeId(2), folder: 9, address: ([127, 0, 0, 1], 2).into() };
         let snapshot = state.snapshot();
         assert!((0..snapshot.len()).all(|len| <State as Replicated>::restore(&snapshot[..len]).is_err()));
         // What came later: without it a snapshot is one of before.
@@ -196,6 +216,10 @@ mod tests {
         let restored: Vec<_> =
             (0..later.len()).filter(|&len| <State as Replicated>::restore(&later[..len]).is_ok()).collect();
         assert_eq!(restored, [snapshot.len()]);
+        let mut invited = after(&[operation(&Command::MemberAt { of })]);
+        Replicated::apply(&mut invited, &operation(&Command::InvitationEnds { member: of.member }));
+        assert_eq!(invited.was_invited_as(of.folder), Some(of.member));
+        assert_eq!(<State as Replicated>::restore(&invited.snapshot()), Ok(invited));
         assert_eq!(version_of(&snapshot), Some(FORMAT_VERSION));
     }
 }

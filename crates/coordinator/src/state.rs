@@ -20,6 +20,7 @@ use kasha_wire::{
 };
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
+use crate::members::EndedInvitation;
 use crate::options::CoordinatorOptions;
 use crate::time::Anchor;
 use crate::{Command, placement};
@@ -83,6 +84,8 @@ pub struct State {
     pub(crate) group_wanted: u8,
     /// The identities of the folders that were members and are none any more, the last ones at the end.
     pub(crate) former_members: Vec<u32>,
+    /// Invitations that ended before their folders counted, the last ones at the end.
+    pub(crate) ended_invitations: Vec<EndedInvitation>,
     /// Members that an operator wants to leave: they go when others count in their place.
     pub(crate) leaving: Vec<MemberId>,
     /// What may be said and written (R7.6).
@@ -125,6 +128,7 @@ impl State {
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: options.group,
             former_members: Vec::new(),
+            ended_invitations: Vec::new(),
             leaving: Vec::new(),
             level: options.levels.latest(),
             digest: 0,
@@ -518,6 +522,7 @@ impl State {
             next_member: MemberId(FIRST_MEMBER.0 + 1),
             group_wanted: 1,
             former_members: Vec::new(),
+            ended_invitations: Vec::new(),
             leaving: Vec::new(),
             level: Level::FIRST,
             digest: 0,

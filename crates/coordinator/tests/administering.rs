@@ -417,3 +417,23 @@ impl Group {
         self.members[index] = Some(World::try_new(options, disk, self.now).unwrap());
     }
 }
+
+/// Found by seed `group_orders` 566: a folder that had been invited once, and had learnt that, was invited again as another member, which it can
+/// never be; the new cluster never formed.
+#[test]
+fn r9_6_who_was_invited_and_removed_is_invited_as_the_same_member() {
+    let mut group = Group::new();
+    group.run(100);
+    while group.config(0).group.len() < 2 {
+        group.run(10);
+    }
+    let invited = group.config(0).group[1];
+    while group.member(usize::from(invited.node.0) - 1).coordinator.members().is_empty() {
+        group.run(10);
+    }
+    for _ in 0..10 {
+        let _ = group.order(RemoveMember(invited.node));
+    }
+    group.run(5_000);
+    assert!(group.is_well() && group.counting().len() == SIZE, "{:?}", group.config(0).group);
+}

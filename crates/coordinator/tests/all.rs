@@ -15,5 +15,6 @@ mod log_files;
 mod memory;
 mod overtaken;
 mod own_silence;
+mod planted;
 mod random;
 mod rules;

@@ -85,7 +85,7 @@ fn r9_4_elections_all_the_time_keep_no_dead_client_and_lose_no_living_one() {
 
 /// Members that start again remember no client: their leader must take every client for alive.
 #[test]
-fn r9_4_after_a_restart_of_all_no_living_client_loses_its_lease() {
+pub(crate) fn r9_4_after_a_restart_of_all_no_living_client_loses_its_lease() {
     let mut group = led();
     let client = open(&mut group);
     for _ in 0..12 {

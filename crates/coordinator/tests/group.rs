@@ -363,7 +363,7 @@ fn the_leader_dies_and_another_one_goes_on_with_everything() {
 
 /// Found by a benchmark: the next leader waited for a lease for the node that had died together with the leader.
 #[test]
-fn r9_13_who_has_overheard_all_nodes_need_not_listen_when_it_leads() {
+pub(crate) fn r9_13_who_has_overheard_all_nodes_need_not_listen_when_it_leads() {
     let mut group = Group::serving();
     for _ in 0..3 {
         let leader = group.leaders()[0];
@@ -384,7 +384,7 @@ fn r9_13_who_has_overheard_all_nodes_need_not_listen_when_it_leads() {
 }
 
 #[test]
-fn r9_2_a_leader_that_is_cut_off_answers_nobody() {
+pub(crate) fn r9_2_a_leader_that_is_cut_off_answers_nobody() {
     let mut group = Group::serving();
     let old = group.leaders()[0];
     assert!(group.answers(old));
@@ -415,7 +415,7 @@ fn who_does_not_lead_says_who_does() {
 }
 
 #[test]
-fn r9_4_elections_do_not_move_cluster_time() {
+pub(crate) fn r9_4_elections_do_not_move_cluster_time() {
     let mut group = Group::serving();
     let (_, before) = group.time.unwrap();
     for _ in 0..6 {

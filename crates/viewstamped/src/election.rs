@@ -213,11 +213,18 @@ impl<S: State, M: Memory> Replica<S, M> {
             }
         };
         let lists = merged.lists(committed);
-        let is_elected = lists.is_quorum(has_voted) || planted::is_on(Bug::OwnListElects);
-        if !is_elected || !lists.members.contains(&self.me) {
-            return; // the others are asked at the next tick; a member that has left does not lead
-        }
-        self.lead(now, committed);
+        if !lists.members.contains(&self.me) {
+            self.leave();
+        } else if lists.is_quorum(has_voted) || planted::is_on(Bug::OwnListElects) {
+            self.lead(now, committed);
+        } // else the others are asked at the next tick
+    }
+
+    /// A member that has left, and learns of that now, does not lead, and elects nobody any more: with others that have left it would be a
+    /// quorum of its own list for ever, and make the true leader follow into view after view.
+    fn leave(&mut self) {
+        self.role = Role::Follows;
+        self.has_left = true;
     }
 
     pub(crate) fn ask_for_log(&mut self, now: Tick, from: MemberId) {

@@ -65,6 +65,8 @@ pub struct Replica<S, M> {
     pub(crate) digests: VecDeque<(OpNumber, u64)>,
     pub(crate) role: Role,
     pub(crate) wish: Option<Wish>,
+    /// A log that it was to take over says that this member has left. It wishes no more, until a leader speaks to it.
+    pub(crate) has_left: bool,
     /// Whose wish it has supported.
     pub(crate) supported: Option<Supported>,
     /// When each other was last heard.
@@ -117,6 +119,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             committed: state,
             role: Role::Follows,
             wish: None,
+            has_left: false,
             supported: None,
             heard: BTreeMap::new(),
             leader_heard: None,

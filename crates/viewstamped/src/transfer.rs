@@ -25,6 +25,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             self.depose(); // a quorum has entered that view; this member takes its log, and enters it with that
         }
         self.leader_heard = Some(now);
+        self.has_left = false;
         self.wish = None;
         self.wishes_at = now.after(self.timeouts.silent(now, self.options.lease));
         true

@@ -39,7 +39,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         if now < self.wish_deadline() {
             return;
         }
-        if self.waits_for_disk() || !self.lists().members.contains(&self.me) {
+        if self.waits_for_disk() || self.has_left || !self.lists().members.contains(&self.me) {
             self.wish = None;
             self.wishes_at = now.after(self.options.beat());
             return;

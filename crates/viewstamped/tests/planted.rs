@@ -79,15 +79,3 @@ fn every_planted_bug_is_caught() {
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
-
-#[test]
-fn honest_probe() {
-    for seed in 0..600 {
-        if let Some(said) = said(Bug::GatesIgnored, move || faults::three(seed)) {
-            println!("HONEST three {seed}: {said}");
-        }
-        if let Some(said) = said(Bug::GatesIgnored, move || faults::five(seed)) {
-            println!("HONEST five {seed}: {said}");
-        }
-    }
-}

@@ -238,3 +238,32 @@ pub fn r9_4_after_a_full_stop_the_bound_stays_and_is_taught() {
     world.run(LEASE * 2);
     assert!(world.replica(world.leader().expect("somebody leads").0).memory().has_gathered());
 }
+
+/// Found by seeds 125 and 509 of the faults: two that had been removed, and did not know that, were a quorum of their old list. Their views
+/// came one after the other, and the one member that was left followed into each.
+#[test]
+pub fn r9_6_who_was_removed_and_learns_that_elects_nobody() {
+    (13..83).for_each(two_are_removed_and_do_not_know);
+}
+
+fn two_are_removed_and_do_not_know(seed: u64) {
+    let (mut world, leader) = led(seed);
+    let others: Vec<_> = world.ids().into_iter().filter(|id| *id != leader && id.0 < 4).collect();
+    for leaves in &others {
+        world.isolate(*leaves);
+        let now = world.now;
+        let change = Change::Remove(*leaves);
+        let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+        assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+        world.run(LEASE / 4);
+    }
+    assert_eq!(world.replica(leader.0).lists().members.len(), 1);
+    world.heal();
+    world.run(LEASE * 40);
+    let elections = world.judge.elections();
+    world.run(LEASE * 100);
+    assert_eq!((world.leader(), world.judge.elections()), (Some(leader), elections), "seed {seed}");
+    let op = world.propose().expect("it leads");
+    world.run(LEASE);
+    assert!(world.replica(leader.0).committed_to() >= op);
+}
