@@ -36,12 +36,8 @@ fn tracker(model: &Updates, log: &[Entry]) -> Tracker {
                 tracker.recover(&request, Place(at), |_| {});
             }
             Entry::Floor(lease) => {
-                let (floor, client) = (ClusterTime((*lease).into()), ClientId(1));
-                let ended = tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
-                if !ended {
-                    tracker.forget_before(client, Place(at), |_| {});
-                }
-                tracker.raise_floor(floor, ended.then_some(client), |_| {});
+                tracker.forget_before(ClientId(1), Place(at), |_| {});
+                tracker.raise_floor(ClusterTime((*lease).into()));
             }
             Entry::KeyDropped(_) => unreachable!("no operation keys here"),
         }

@@ -237,12 +237,6 @@ impl Outstanding {
         }
     }
 
-    pub(crate) fn clear(&mut self, spares: &mut Spares) {
-        if let Self::Many(queue) = std::mem::take(self) {
-            spares.give_back(queue);
-        }
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
         let (inline, spilled) = match self {
             Self::None => (None, None),

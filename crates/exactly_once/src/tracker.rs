@@ -11,7 +11,7 @@
 //!   acknowledges itself: an acknowledgement above its own sequence is cut down to that sequence. So the record with
 //!   the highest acknowledgement is always live, and each client with records keeps at least one.
 //! - R4.3 state is created only by `prove`, `recover` and a witness's replay; the window bounds it.
-//! - R4.6 clients are forgotten only in `raise_floor`, and never while an update of theirs is in progress.
+//! - R4.6 clients are forgotten only in `forget_before`, and never while an update of theirs is in progress.
 //!
 //! A record that is reported dead may be cleaned only when the log is synced past the record or floor entry that killed
 //! it. Records do not die when their tablet leaves (M1). They are copied, and die here by acknowledgement or floor.
@@ -399,34 +399,14 @@ impl Tracker {
         self.floor
     }
 
-    /// A floor entry is synced, or replayed (R4.6): raises the floor and forgets the clients that the coordinator has
-    /// declared expired. A client with something in progress stays, and is a candidate again when it is through. Never
-    /// call it while a recovery or migration is under way here (pitfall 4).
-    pub fn raise_floor(
-        &mut self,
-        floor: ClusterTime,
-        expired: impl IntoIterator<Item = ClientId>,
-        mut dead: impl FnMut(Place),
-    ) {
+    /// From now on nothing runs that names a lease which ended by then (R4.6). Never goes down.
+    pub fn raise_floor(&mut self, floor: ClusterTime) {
         self.floor.raise(floor);
-        for id in expired {
-            if self.clients.get(id).is_none_or(|client| client.outstanding.has_in_progress()) {
-                continue;
-            }
-            let mut client = self.clients.remove(id).expect("just seen");
-            for entry in client.outstanding.iter() {
-                if let State::Completed(place) = entry.state {
-                    self.stats.records -= 1;
-                    dead(place);
-                }
-            }
-            client.outstanding.clear(&mut self.spares);
-            self.stats.clients_expired += 1;
-        }
     }
 
-    /// Forgets what of a client is recorded before this place, as a replay of the log does where a floor's entry names the
-    /// client, though it came back with a later lease before that was synced (R4.6).
+    /// Forgets what of a client is recorded before this place, where a floor's entry names the client (R4.6). What stands further on stays:
+    /// it was under way then, or the client came back with a later lease before the entry was synced. So whoever replays the log says
+    /// the same. A client of which nothing is left is forgotten.
     pub fn forget_before(&mut self, client: ClientId, place: Place, mut dead: impl FnMut(Place)) {
         let Some(known) = self.clients.get_mut(client) else { return };
         let is_before = |entry: &&Entry| matches!(entry.state, State::Completed(at) if at < place);
@@ -447,6 +427,7 @@ impl Tracker {
         let Some(client) = self.clients.get_mut(id) else { return };
         if client.outstanding.iter().next().is_none() {
             self.clients.remove(id);
+            self.stats.clients_expired += 1;
         } else if client.outstanding.iter().all(|entry| entry.state == State::InProgress) {
             client.acknowledged = AckedBelow(1);
         }
@@ -486,12 +467,6 @@ impl Tracker {
         // The floor may have been replaced by a later one, which does not name the client any more.
         self.without_record(rpc.client);
         true
-    }
-
-    /// Whether something that the client has begun is not over.
-    #[must_use]
-    pub fn has_in_progress(&self, client: ClientId) -> bool {
-        self.clients.get(client).is_some_and(|client| client.outstanding.has_in_progress())
     }
 
     /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.

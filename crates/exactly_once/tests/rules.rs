@@ -31,6 +31,14 @@ fn complete(tracker: &mut Tracker, request: &Request) -> Vec<Place> {
     dead
 }
 
+/// A floor's entry behind all that is there names these clients. Returns what died.
+fn expire(tracker: &mut Tracker, floor: ClusterTime, clients: impl IntoIterator<Item = ClientId>) -> Vec<Place> {
+    let mut dead = Vec::new();
+    clients.into_iter().for_each(|client| tracker.forget_before(client, Place(u64::MAX), |place| dead.push(place)));
+    tracker.raise_floor(floor);
+    dead
+}
+
 #[test]
 fn e1_a_duplicate_is_answered_and_never_new() {
     let mut tracker = tracker();
@@ -199,16 +207,14 @@ fn r4_5_replay_is_bound_by_neither_window_nor_lease() {
 fn r4_6_below_the_floor_nothing_new_runs() {
     let mut tracker = tracker();
     let _none = complete(&mut tracker, &request(1, 1, 1));
-    let mut dead = Vec::new();
-    tracker.raise_floor(LEASE, [ClientId(1), ClientId(8)], |place| dead.push(place));
-    assert_eq!(dead, [Place(1)]);
+    assert_eq!(expire(&mut tracker, LEASE, [ClientId(1), ClientId(8)]), [Place(1)]);
     for sequence in [1, 2] {
         assert_eq!(tracker.look_up(&request(1, sequence, 1)), LookUp::LeaseExpired, "unprovable, so not run");
         assert_eq!(tracker.look_up_replayed(&request(1, sequence, 1)), LookUp::LeaseExpired);
     }
     let renewed = Request { lease_expiry: ClusterTime(LEASE.0 + 1), ..request(2, 1, 1) };
     assert_eq!(tracker.look_up(&renewed), LookUp::LeaseUnproven);
-    tracker.raise_floor(ClusterTime(5), [], |_| ());
+    tracker.raise_floor(ClusterTime(5));
     assert_eq!(tracker.floor().time(), LEASE, "the floor only rises");
     assert_eq!(tracker.stats().clients_expired, 1);
 }
@@ -219,13 +225,13 @@ fn r4_6_what_is_in_progress_stays() {
     let _none = complete(&mut tracker, &request(1, 1, 1));
     tracker.begin(rpc(1, 2), BodyHash(2));
     assert_eq!(tracker.idle_candidates(ClusterTime(2000), &mut ScanCursor::default(), 10), []);
-    tracker.raise_floor(LEASE, [ClientId(1)], |_| panic!("nothing dies yet"));
+    assert_eq!(expire(&mut tracker, LEASE, [ClientId(1)]), [Place(1)]);
     assert_eq!(tracker.look_up(&request(1, 2, 1)), LookUp::InProgress);
     assert_eq!(tracker.look_up(&request(1, 3, 1)), LookUp::LeaseExpired);
     tracker.complete(&request(1, 2, 1), Place(2), |_| ());
     assert_eq!(tracker.look_up(&request(1, 2, 1)), LookUp::Completed(Place(2)));
     assert_eq!(tracker.idle_candidates(ClusterTime(2000), &mut ScanCursor::default(), 10), [ClientId(1)]);
-    tracker.raise_floor(LEASE, [ClientId(1)], |_| ());
+    expire(&mut tracker, LEASE, [ClientId(1)]);
     assert_eq!(tracker.stats().clients, 0);
     tracker.assert_invariants();
 }
@@ -235,7 +241,7 @@ fn pitfall_4_nobody_is_forgotten_for_being_idle() {
     let mut tracker = tracker();
     let _none = complete(&mut tracker, &request(1, 1, 1));
     assert_eq!(tracker.idle_candidates(ClusterTime(9999), &mut ScanCursor::default(), 10), [ClientId(1)]);
-    tracker.raise_floor(LEASE, [], |_| panic!("nobody was declared expired"));
+    tracker.raise_floor(LEASE);
     assert_eq!(tracker.look_up(&request(1, 1, 1)), LookUp::Completed(Place(1)));
 }
 
@@ -243,7 +249,7 @@ fn pitfall_4_nobody_is_forgotten_for_being_idle() {
 fn pitfall_5_a_duplicate_is_answered_whatever_the_lease() {
     let mut tracker = tracker();
     let _none = complete(&mut tracker, &request(1, 1, 1));
-    tracker.raise_floor(ClusterTime(5000), [], |_| ());
+    tracker.raise_floor(ClusterTime(5000));
     assert_eq!(tracker.look_up(&request(1, 1, 1)), LookUp::Completed(Place(1)));
     assert_eq!(tracker.look_up(&request(1, 2, 1)), LookUp::LeaseExpired);
 }
@@ -266,7 +272,7 @@ fn idle_candidates_come_in_bounded_slices() {
     }
     assert_eq!(slices, 1000_u32.div_ceil(64));
     assert!(found.iter().copied().eq((1..700).map(ClientId)));
-    tracker.raise_floor(ClusterTime(700), found, |_| ());
+    expire(&mut tracker, ClusterTime(700), found);
     tracker.prove(ClientId(5000), ClusterTime(1));
     assert_eq!(tracker.stats().clients, 302);
     tracker.assert_invariants();
@@ -331,7 +337,7 @@ fn r4_6_a_replay_that_revives_an_expired_client_forgets_it_with_its_last_record(
     let mut tracker = Tracker::new();
     tracker.recover(&request(1, 5, 5), Place(5), |_| ());
     // The newest floor entry: an earlier one named the client, and is gone.
-    tracker.raise_floor(LEASE, [], |_| ());
+    tracker.raise_floor(LEASE);
     tracker.assert_invariants();
     tracker.forget(rpc(1, 5), Place(5));
     tracker.assert_invariants();
@@ -350,12 +356,12 @@ fn r4_4_an_acknowledgement_goes_with_the_last_record_though_a_transaction_is_und
     primary.begin(later.rpc, later.body_hash);
     let mut dead = Vec::new();
     primary.forget_before(ClientId(1), Place(50), |place| dead.push(place));
-    primary.raise_floor(LEASE, [], |_| ());
+    primary.raise_floor(LEASE);
     assert_eq!(dead, [Place(22)]);
     primary.assert_invariants();
 
     let mut successor = Tracker::new();
-    successor.raise_floor(LEASE, [], |_| ());
+    successor.raise_floor(LEASE);
     successor.recover_begun(&later);
     successor.assert_invariants();
     for sequence in 1..=24 {

@@ -242,14 +242,15 @@ impl World {
     }
 
     fn raise_floor(&mut self, floor: ClusterTime, clients: Vec<ClientId>) {
-        let live = &mut self.live;
-        let dead = |place| assert!(live.remove(&place), "{place:?} died twice");
-        self.tracker.raise_floor(floor, clients.iter().copied(), dead);
+        self.tracker.raise_floor(floor);
         self.model.floor = self.model.floor.max(floor);
         let idle = |id: &ClientId| self.model.clients.get(id).is_some_and(|client| client.in_progress.is_empty());
         let dropped: Vec<ClientId> = clients.into_iter().filter(idle).collect();
-        for client in &dropped {
-            self.model.clients.remove(client);
+        for &client in &dropped {
+            self.model.clients.remove(&client);
+            let live = &mut self.live;
+            let dead = |place| assert!(live.remove(&place), "{place:?} died twice");
+            self.tracker.forget_before(client, Place(u64::MAX), dead);
         }
         self.append(LogEntry::Floor(floor, dropped));
     }
@@ -283,7 +284,7 @@ impl World {
         for Record { request, place } in &records {
             self.tracker.recover(request, *place, |place| panic!("{place:?} is live"));
         }
-        self.tracker.raise_floor(self.model.floor, [], |_| ());
+        self.tracker.raise_floor(self.model.floor);
         self.model_recovers(&records);
     }
 
@@ -301,8 +302,10 @@ impl World {
                 }
                 LogEntry::Floor(floor, clients) => {
                     records.retain(|record| !clients.contains(&record.request.rpc.client));
-                    let dead = |place| assert!(!self.live.contains(&place));
-                    self.tracker.raise_floor(*floor, clients.iter().copied(), dead);
+                    for &client in clients {
+                        self.tracker.forget_before(client, place, |place| assert!(!self.live.contains(&place)));
+                    }
+                    self.tracker.raise_floor(*floor);
                 }
             }
         }

@@ -30,11 +30,10 @@ fn tracker(log: &[Entry]) -> Tracker {
                 if floor < tracker.floor().time() {
                     continue;
                 }
-                let ended = tracker.lease_expiry_of(CLIENT).is_some_and(|end| end <= floor);
-                if names_client && !ended {
+                if names_client {
                     tracker.forget_before(CLIENT, Place(at), |_| {});
                 }
-                tracker.raise_floor(floor, (names_client && ended).then_some(CLIENT), |_| {});
+                tracker.raise_floor(floor);
             }
             Kind::Freed { segment } => {
                 if let Some(Entry { kind: Kind::Record { sequence, .. }, .. }) = log.get(usize::from(segment)) {
