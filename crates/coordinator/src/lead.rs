@@ -68,7 +68,7 @@ impl Lead {
             overheard.clear();
         }
         let memory = Memory::start(now, state, overheard.values().map(|(_, heartbeat)| heartbeat));
-        let renewed_until = state.time_anchor.time;
+        let renewed_until = ledger.committed().time_anchor.time; // what is not committed was told to nobody
         let found = Found {
             anchor: state.time_anchor,
             reserved: state.time_reserved,
@@ -95,6 +95,7 @@ impl Lead {
         let own_bound = options.lease_bound_millis();
         let (clients_below, version) = (state.clients_below, state.configuration.version);
         let lower_lease_bound = (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound));
+        ledger.note_told(now, Told { time: clock.passed(now), most: cluster_time });
         ledger.clients_mut().lead(clients_below, cluster_time, renewed_until);
         Self {
             memory,

@@ -165,7 +165,7 @@ impl Ledger {
 
     /// An answer tells this time: the round that it waits for carries it (R9.4).
     pub(crate) fn note_told(&mut self, now: Tick, told: Told) {
-        self.replica.memory_mut().time.note(now, told);
+        self.replica.memory_mut().tell(now, told);
     }
 
     /// The leases of clients, as far as this member remembers them.

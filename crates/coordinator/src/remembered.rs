@@ -19,7 +19,7 @@ use kasha_viewstamped::{MemberId, Memory};
 use kasha_wire::{Reader, Wire, wire_struct};
 
 use crate::CoordinatorOptions;
-use crate::clients::{ClientLeases, Granted};
+use crate::clients::{self, ClientLeases, Granted};
 
 /// ClusterTime at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +46,14 @@ pub(crate) struct RememberedTime {
     node_lease: Duration,
     drift_bound: Duration,
     last: Option<(Told, Tick)>,
-    /// Whether a round has told it to this process: it remembers all rounds that it has answered since.
-    has_heard: bool,
 }
 
 /// What a vote says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vote {
-    told: Told,
-    has_heard: bool,
+    told: Option<Told>,
+    /// Whether this member remembers what a quorum does.
+    knows_all: bool,
 }
 
 /// What stands beside each record of the journal.
@@ -66,7 +65,7 @@ struct Note {
 }
 
 wire_struct! {
-    Vote { told, has_heard }
+    Vote { told, knows_all }
     Note { boot, clock, told }
 }
 
@@ -77,7 +76,7 @@ impl RememberedTime {
         let found = Reader::new(note).take().ok();
         let ours = found.filter(|note: &Note| Some(note.boot) == boot && note.clock <= now);
         let last = ours.map(|note| (note.told, note.clock));
-        Self { node_lease, drift_bound, last, has_heard: false }
+        Self { node_lease, drift_bound, last }
     }
 
     /// What the time is now at least.
@@ -91,7 +90,6 @@ impl RememberedTime {
 
     /// A time is told. What was remembered is not less afterwards.
     pub(crate) fn note(&mut self, now: Tick, told: Told) {
-        self.has_heard = true;
         match self.by_now(now) {
             // Parts of a millisecond are not lost as long as the time was not behind.
             Some(known) if known.time >= told.time => {
@@ -109,8 +107,16 @@ struct Said {
     granted: Vec<Granted>,
 }
 
+/// A piece of what a member remembers.
+#[derive(Debug)]
+struct Piece {
+    told: Option<Told>,
+    clients: clients::Piece,
+}
+
 wire_struct! {
     Said { told, granted }
+    Piece { told, clients }
 }
 
 /// What a member of the group remembers.
@@ -119,13 +125,21 @@ pub(crate) struct Remembered {
     pub(crate) time: RememberedTime,
     pub(crate) clients: ClientLeases,
     boot: Option<BootId>,
+    /// A lead has begun, and has not said yet what time it is: what this member remembers of that may be old.
+    is_beginning: bool,
 }
 
 impl Remembered {
     /// Of a process that has just started: it remembers no client, and of time what stood beside the last record.
     pub(crate) fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
         let clients = ClientLeases::new(options.client_lease_millis);
-        Self { time: RememberedTime::start(options, note, now), clients, boot: options.boot }
+        Self { time: RememberedTime::start(options, note, now), clients, boot: options.boot, is_beginning: false }
+    }
+
+    /// A leader tells this time.
+    pub(crate) fn tell(&mut self, now: Tick, told: Told) {
+        self.is_beginning = false;
+        self.time.note(now, told);
     }
 
     /// What is to stand beside the next record.
@@ -141,7 +155,8 @@ impl Remembered {
 impl Memory for Remembered {
     fn ask(&mut self, now: Tick) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Said { told: self.time.by_now(now), granted: self.clients.take_unsaid() }.put(&mut bytes);
+        let told = self.time.by_now(now).filter(|_| !self.is_beginning);
+        Said { told, granted: self.clients.take_unsaid() }.put(&mut bytes);
         bytes
     }
 
@@ -154,29 +169,36 @@ impl Memory for Remembered {
         }
     }
 
-    fn recall(&self, now: Tick) -> Vec<u8> {
-        let vote = self.time.by_now(now).map(|told| Vote { told, has_heard: self.time.has_heard });
-        vote.map_or(Vec::new(), encoded)
+    fn recall(&self, now: Tick, knows_all: bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Vote { told: self.time.by_now(now), knows_all }.put(&mut bytes);
+        bytes
     }
 
-    fn piece(&self, behind: u64) -> (Vec<u8>, Option<u64>) {
-        let (piece, next) = self.clients.piece(ClientId(behind));
-        (piece, next.map(|next| next.0))
+    fn begins(&mut self) {
+        self.is_beginning = true;
     }
 
-    fn merge(&mut self, piece: &[u8]) {
-        self.clients.merge(piece);
+    fn piece(&self, now: Tick, behind: u64) -> (Vec<u8>, Option<u64>) {
+        let (clients, next) = self.clients.piece(ClientId(behind));
+        let mut bytes = Vec::new();
+        Piece { told: self.time.by_now(now), clients }.put(&mut bytes);
+        (bytes, next.map(|next| next.0))
+    }
+
+    fn merge(&mut self, now: Tick, piece: &[u8]) -> bool {
+        let mut reader = Reader::new(piece);
+        let Ok(Piece { told, clients }) = reader.take() else { return false };
+        if let Some(told) = told {
+            self.time.note(now, told);
+        }
+        self.clients.merge(clients);
+        true
     }
 
     fn gathered(&mut self) {
         self.clients.gathered();
     }
-}
-
-fn encoded(vote: Vote) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    vote.put(&mut bytes);
-    bytes
 }
 
 fn decoded(bytes: &[u8]) -> Option<Vote> {
@@ -190,7 +212,7 @@ fn decoded(bytes: &[u8]) -> Option<Vote> {
 pub(crate) struct Recalled {
     /// The greatest of what they remember.
     pub(crate) greatest: Option<Told>,
-    /// Whether a round has told it to each of them: then nobody was told of a greater time.
+    /// Whether each of them remembers what a quorum does: then nobody was told of a greater time.
     pub(crate) by_all: bool,
 }
 
@@ -204,8 +226,8 @@ impl Recalled {
         let votes = memories.iter().map(|(_, memory)| decoded(memory));
         let mut recalled = Self { greatest: None, by_all: true };
         for vote in votes {
-            recalled.by_all &= vote.is_some_and(|vote| vote.has_heard);
-            recalled.greatest = match (recalled.greatest, vote.map(|vote| vote.told)) {
+            recalled.by_all &= vote.is_some_and(|vote| vote.knows_all && vote.told.is_some());
+            recalled.greatest = match (recalled.greatest, vote.and_then(|vote| vote.told)) {
                 (Some(greatest), Some(told)) => Some(greatest.max(told)),
                 (known, told) => known.or(told),
             };
@@ -223,7 +245,7 @@ mod tests {
 
     fn remembered() -> RememberedTime {
         let (node_lease, drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
-        RememberedTime { node_lease, drift_bound, last: None, has_heard: false }
+        RememberedTime { node_lease, drift_bound, last: None }
     }
 
     fn at(millis: u64) -> Tick {
@@ -245,7 +267,8 @@ mod tests {
         other.hear(at(70_000), &leader.ask(at(0)));
         assert_eq!(other.time.by_now(at(70_000)), Some(told(5_000, 5_000)));
         assert_eq!(other.time.by_now(at(71_000)), Some(told(5_950, 5_000)));
-        assert_eq!(decoded(&leader.recall(at(1_000))), Some(Vote { told: told(5_950, 5_000), has_heard: true }));
+        let vote = Vote { told: Some(told(5_950, 5_000)), knows_all: true };
+        assert_eq!(decoded(&leader.recall(at(1_000), true)), Some(vote));
         assert_eq!(other.clients.standing(ClusterTime(5_000), client), Standing::Alive(expiry), "a round tells leases");
     }
 
@@ -258,8 +281,10 @@ mod tests {
         assert_eq!(before.note(at(0)), b"");
         before.time.note(at(1_000), told(5_000, 5_800));
         let note = before.note(at(2_000));
-        let vote = |options: &_, note, now| decoded(&Remembered::start(options, note, now).recall(now));
-        let again = Vote { told: told(15_450, 5_800), has_heard: false };
+        let vote = |options: &_, note, now| {
+            decoded(&Remembered::start(options, note, now).recall(now, false)).expect("a vote").told
+        };
+        let again = told(15_450, 5_800);
         assert_eq!(vote(&options, &note, at(12_000)), Some(again), "what has passed, but not what was told since");
         assert_eq!(vote(&options, &note, at(1_999)), None, "a clock that went back");
         assert_eq!(vote(&options, &note[1..], at(12_000)), None);
@@ -289,18 +314,60 @@ mod tests {
         assert_eq!(other.by_now(at(1_000)), Some(told(6_000, 6_000)));
     }
 
+    /// Found by review: a leader's first round told what it remembered itself, before it had taken in the votes.
+    #[test]
+    fn r9_4_a_lead_that_begins_passes_on_no_old_time() {
+        let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
+        let (mut leader, mut other) = (new(), new());
+        leader.time.note(at(0), told(5_000, 5_000));
+        leader.begins();
+        other.hear(at(1_000), &leader.ask(at(1_000)));
+        assert_eq!(other.time.by_now(at(1_000)), None);
+        leader.tell(at(1_000), told(9_000, 9_900));
+        other.hear(at(1_000), &leader.ask(at(1_000)));
+        assert_eq!(other.time.by_now(at(1_000)), Some(told(9_000, 9_900)));
+    }
+
+    /// Found by review: a member forgot clients by the time of a round that no quorum had confirmed, and was the only one that knew them.
+    #[test]
+    fn r9_4_a_member_remembers_a_client_that_a_later_leader_may_not_call_expired() {
+        let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let term = options.client_lease_millis;
+        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
+        let (mut leader, mut other, mut next) = (new(), new(), new());
+        leader.clients.lead(ClientId(1), ClusterTime(5_000), ClusterTime(5_000));
+        leader.tell(at(0), told(5_000, 5_000));
+        let (client, expiry) = leader.clients.grant(ClusterTime(5_000)).expect("room");
+        other.hear(at(0), &leader.ask(at(0)));
+        let late = 5_000 + 2 * term + 1;
+        leader.tell(at(2 * term + 1), told(late, late));
+        other.hear(at(2 * term + 1), &leader.ask(at(2 * term + 1)));
+        let now = ClusterTime(late - 200);
+        next.clients.lead(ClientId(1025), now, now);
+        let (piece, _) = other.piece(at(2 * term + 1), 0);
+        assert!(!next.merge(at(0), &piece[..piece.len() - 1]), "a piece that was cut tells nothing");
+        assert!(next.merge(at(0), &piece));
+        next.gathered();
+        assert_eq!(next.clients.standing(now, client), Standing::Alive(expiry));
+    }
+
     #[test]
     fn r9_4_the_greatest_of_a_quorum_counts_if_each_remembers_one() {
-        let votes = |votes: &[Option<(Told, bool)>]| {
-            let bytes =
-                |vote: &Option<_>| vote.map_or(Vec::new(), |(told, has_heard)| encoded(Vote { told, has_heard }));
+        let votes = |votes: &[(Option<Told>, bool)]| {
+            let bytes = |&(told, knows_all): &_| {
+                let mut bytes = Vec::new();
+                Vote { told, knows_all }.put(&mut bytes);
+                bytes
+            };
             let memories: Vec<_> = (1..).map(MemberId).zip(votes.iter().map(bytes)).collect();
             let Recalled { greatest, by_all } = Recalled::of(&memories);
             (greatest, by_all)
         };
-        assert_eq!(votes(&[Some((told(5, 9), true)), Some((told(7, 8), true))]), (Some(told(7, 9)), true));
-        assert_eq!(votes(&[Some((told(5, 9), true)), Some((told(7, 8), false))]), (Some(told(7, 9)), false));
-        assert_eq!(votes(&[Some((told(5, 5), true)), None]), (Some(told(5, 5)), false));
-        assert_eq!(votes(&[None]), (None, false));
+        let (one, other) = (Some(told(5, 9)), Some(told(7, 8)));
+        assert_eq!(votes(&[(one, true), (other, true)]), (Some(told(7, 9)), true));
+        assert_eq!(votes(&[(one, true), (other, false)]), (Some(told(7, 9)), false));
+        assert_eq!(votes(&[(one, true), (None, true)]), (one, false));
+        assert_eq!(votes(&[(None, false)]), (None, false));
     }
 }

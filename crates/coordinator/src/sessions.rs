@@ -34,7 +34,7 @@ impl Leading<'_> {
 
     pub(crate) fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Out<'_>) {
         let cluster_time = self.cluster_time(now);
-        if !self.member.ledger.clients().has_room() {
+        if !self.member.ledger.clients().has_room_for(client) {
             return; // it asks again
         }
         match self.member.ledger.clients_mut().renew(cluster_time, client) {

@@ -101,7 +101,7 @@ impl ClusterClock {
         let by_our_clock = found.by_clock_of(boot, now);
         let (time, least) = match by_our_clock {
             Some(time) => (time.max(passed), found.least.max(time.min(reserved)).max(most)),
-            None if recalled.by_all => (passed, most),
+            None if recalled.by_all => (passed.max(found.time.min(reserved)), most.max(found.least.min(reserved))),
             None => (found.goes_on_at(boot, now, reserved, is_alone).max(passed), reserved.max(most)),
         };
         // The anchor of this boot stays as it is, so that not even a part of a millisecond is lost.

@@ -59,7 +59,7 @@ fn d3_what_is_decided_is_told_to_nobody_before_it_is_committed() {
 }
 
 #[test]
-fn d3_a_goodbye_waits_for_the_process_that_it_follows_from() {
+pub(crate) fn d3_a_goodbye_waits_for_the_process_that_it_follows_from() {
     let mut world = slow(3, 1);
     let old = world.nodes[&NodeId(2)].clone();
     world.node(2).starts = 2;

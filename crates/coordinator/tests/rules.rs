@@ -171,7 +171,7 @@ fn a_zombie_is_simply_alive_again_but_gets_no_lease_before_it_knows() {
 }
 
 #[test]
-pub(crate) fn two_servers_with_one_id() {
+fn two_servers_with_one_id() {
     let mut world = World::serving(3, 1, 1);
     let mut other = world.nodes[&NodeId(2)].clone();
     other.identity = 4711;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::log::{Base, Entry, Piece, Snapshot};
-use crate::message::Message;
+use crate::message::{Message, PieceAt};
 use crate::output::{Record, Stored};
 use crate::{Lists, MemberId, OpNumber, RoundNumber, View};
 
@@ -141,6 +141,7 @@ structs! {
     Lists { members, grown_from }
     Snapshot { op, lists, state }
     Piece { base, entries }
+    PieceAt { behind, nonce }
     Stored { view, log_view, snapshot, entries, committed }
 }
 
@@ -224,8 +225,8 @@ enums! {
         Round = 10 { view, round, value, committed, agreed },
         RoundOk = 11 { view, round, end, digest },
         Lead = 12 { view },
-        GetMemory = 13 { view, behind },
-        Memory = 14 { view, behind, piece, next },
+        GetMemory = 13 { view, at },
+        Memory = 14 { view, at, piece, next },
     }
 }
 

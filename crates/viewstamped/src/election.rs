@@ -84,7 +84,7 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// What a member that is alone has entered is on its disk.
     pub(crate) fn lead_alone(&mut self, now: Tick) {
-        let memories = vec![(self.me, self.memory.recall(now))];
+        let memories = vec![(self.me, self.memory.recall(now, self.knows()))];
         self.begin_lead(now, self.log.end(), memories);
         if let Role::Leads(lead) = &mut self.role {
             lead.acknowledge(self.me, self.durable.end);
@@ -134,7 +134,7 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn vote(&mut self, now: Tick) {
         let Landmark { view, log_view, end } = self.durable;
         if view == self.view && view.leader != self.me && view != View::NONE {
-            let (committed, memory) = (self.committed_to.min(end), self.memory.recall(now));
+            let (committed, memory) = (self.committed_to.min(end), self.memory.recall(now, self.knows()));
             self.send(view.leader, Message::Vote { view, log_view, end, committed, memory });
         }
     }
@@ -142,7 +142,7 @@ impl<S: State, M: Memory> Replica<S, M> {
     /// Our own entering is on our disk. Our log counts with all that is in memory: it is written anew before this member leads.
     pub(crate) fn vote_for_self(&mut self, now: Tick) {
         let landmark = Landmark { view: self.view, log_view: self.log_view, end: self.log.end() };
-        self.on_vote(now, self.me, landmark, self.committed_to, self.memory.recall(now));
+        self.on_vote(now, self.me, landmark, self.committed_to, self.memory.recall(now, self.knows()));
         if let Role::Elects(election) = &mut self.role {
             election.asks_at = now; // what is on our disk may be said
             self.tick_election(now);

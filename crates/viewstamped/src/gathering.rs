@@ -15,15 +15,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
 
-use crate::message::Message;
+use crate::message::{Message, PieceAt};
 use crate::replica::{Replica, Role};
 use crate::{MemberId, Memory, State, View};
 
-/// What was asked for: what stands behind this key, and when.
+/// What was asked for, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    behind: u64,
+    piece: PieceAt,
     at: Tick,
+}
+
+impl Asked {
+    /// For the first piece, in a moment.
+    fn first(nonce: u64) -> Self {
+        Self { piece: PieceAt { behind: 0, nonce }, at: Tick(0) }
+    }
+
+    /// For the next piece, in a moment.
+    fn go_on(&mut self, behind: u64) {
+        (self.piece.behind, self.at) = (behind, Tick(0));
+    }
 }
 
 /// What a new leader has of the others' memories.
@@ -71,6 +83,7 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// Begins to gather, with what this member knows itself. From now on its user has a bound for everything, so that it knows all.
     pub(crate) fn begin_gathering(&mut self, now: Tick) -> Gathering {
+        self.memory.begins();
         let knew = std::mem::replace(&mut self.knowledge, Knowledge::All);
         let whole = if matches!(knew, Knowledge::All) { BTreeSet::from([self.me]) } else { BTreeSet::new() };
         Gathering { asked: BTreeMap::new(), whole, came_at: now }
@@ -81,32 +94,39 @@ impl<S: State, M: Memory> Replica<S, M> {
         let (beat, patience) = (self.options.beat(), self.options.patience);
         let view = self.view;
         let is_member = self.lists().members.contains(&member);
+        let nonce = self.draw_nonce();
         let Role::Leads(lead) = &mut self.role else { return };
         let Some(gathering) = &mut lead.gathering else { return };
         if now.since(gathering.came_at) > patience {
             lead.gathering = None; // the bound stays
             return;
         }
-        let asked = gathering.asked.entry(member).or_insert(Asked { behind: 0, at: Tick(0) });
+        let asked = gathering.asked.entry(member).or_insert(Asked::first(nonce));
         if is_member && !gathering.whole.contains(&member) && now.since(asked.at) >= beat {
             asked.at = now;
-            let behind = asked.behind;
-            self.send(member, Message::GetMemory { view, behind });
+            let at = asked.piece;
+            self.send(member, Message::GetMemory { view, at });
         }
     }
 
-    /// Somebody asks for what this member remembers: the leader of the view that it has entered, or a member that lacks it.
-    pub(crate) fn on_get_memory(&mut self, from: MemberId, view: View, behind: u64) {
+    fn draw_nonce(&mut self) -> u64 {
+        self.next_nonce = self.next_nonce.wrapping_add(1);
+        self.next_nonce
+    }
+
+    /// Somebody asks for what this member remembers: the leader of the view that it has entered, or a member that lacks it. That view is on
+    /// its disk (R9.5): else it could be in the one before after a crash, and answer rounds there of which this leader never hears.
+    pub(crate) fn on_get_memory(&mut self, now: Tick, from: MemberId, view: View, at: PieceAt) {
         let is_member = self.lists().members.contains(&from);
         let may_tell = match &self.role {
             // While it gathers, it has more than it should tell: its bound.
             Role::Leads(lead) => lead.gathering.is_none() && is_member,
-            Role::Follows => view.leader == from && self.knows(),
+            Role::Follows => view.leader == from && self.durable.view == view && self.knows(),
             Role::Elects(_) | Role::Stopped => false,
         };
         if view == self.view && may_tell {
-            let (piece, next) = self.memory.piece(behind);
-            self.send(from, Message::Memory { view, behind, piece, next });
+            let (piece, next) = self.memory.piece(now, at.behind);
+            self.send(from, Message::Memory { view, at, piece, next });
         }
     }
 
@@ -115,7 +135,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         now: Tick,
         from: MemberId,
         view: View,
-        behind: u64,
+        at: PieceAt,
         piece: &[u8],
         next: Option<u64>,
     ) {
@@ -125,17 +145,19 @@ impl<S: State, M: Memory> Replica<S, M> {
         match &mut self.role {
             Role::Leads(lead) => {
                 let Some(gathering) = &mut lead.gathering else { return };
-                let Some(asked) = gathering.asked.get_mut(&from).filter(|asked| asked.behind == behind) else { return };
+                let Some(asked) = gathering.asked.get_mut(&from).filter(|asked| asked.piece == at) else { return };
+                if !self.memory.merge(now, piece) {
+                    return; // nobody knows what else stood there
+                }
                 gathering.came_at = now;
-                self.memory.merge(piece);
                 match next {
-                    Some(next) => *asked = Asked { behind: next, at: Tick(0) },
+                    Some(next) => asked.go_on(next),
                     None => _ = gathering.whole.insert(from),
                 }
                 self.end_gathering();
                 self.gather_from(now, from);
             }
-            Role::Follows if from == view.leader => self.on_taught(now, view, behind, piece, next),
+            Role::Follows if from == view.leader => self.on_taught(now, view, at, piece, next),
             Role::Follows | Role::Elects(_) | Role::Stopped => {}
         }
     }
@@ -155,30 +177,30 @@ impl<S: State, M: Memory> Replica<S, M> {
     pub(crate) fn ask_for_memory(&mut self, now: Tick) {
         let (view, beat) = (self.view, self.options.beat());
         let is_led = self.log_view == view && view.leader != self.me && self.lists().members.contains(&self.me);
-        let Knowledge::Lacks(asked) = &mut self.knowledge else { return };
         if !is_led || !matches!(self.role, Role::Follows) {
             return;
         }
+        let nonce = self.draw_nonce();
+        let Knowledge::Lacks(asked) = &mut self.knowledge else { return };
         let (_, asked) = match asked {
             Some(known) if known.0 == view => known,
-            _ => asked.insert((view, Asked { behind: 0, at: Tick(0) })),
+            _ => asked.insert((view, Asked::first(nonce))),
         };
         if now.since(asked.at) >= beat {
             asked.at = now;
-            let behind = asked.behind;
-            self.send(view.leader, Message::GetMemory { view, behind });
+            let at = asked.piece;
+            self.send(view.leader, Message::GetMemory { view, at });
         }
     }
 
-    fn on_taught(&mut self, now: Tick, view: View, behind: u64, piece: &[u8], next: Option<u64>) {
+    fn on_taught(&mut self, now: Tick, view: View, at: PieceAt, piece: &[u8], next: Option<u64>) {
         let Knowledge::Lacks(Some((asked_in, asked))) = &mut self.knowledge else { return };
-        if *asked_in != view || asked.behind != behind {
+        if *asked_in != view || asked.piece != at || !self.memory.merge(now, piece) {
             return;
         }
-        self.memory.merge(piece);
         match next {
             Some(next) => {
-                *asked = Asked { behind: next, at: Tick(0) };
+                asked.go_on(next);
                 self.ask_for_memory(now);
             }
             None => self.knowledge = Knowledge::All,

@@ -99,7 +99,7 @@ pub use ids::{MemberId, OpNumber, RoundNumber, View, WriteNumber};
 pub use limits::MEMBERS_MAX;
 pub use lists::{Change, Lists};
 pub use log::{Base, Entry, Piece, Snapshot};
-pub use message::Message;
+pub use message::{Message, PieceAt};
 pub use options::Options;
 pub use output::{Output, Record, Stored, Trouble};
 pub use replica::Replica;

@@ -3,6 +3,15 @@
 use crate::log::{Entry, Piece};
 use crate::{MemberId, OpNumber, RoundNumber, View};
 
+/// A question for a piece of what a member remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceAt {
+    /// The key of the piece.
+    pub behind: u64,
+    /// All questions from the first piece to the last one have it, and no others of any process: an answer to who asked before teaches nothing.
+    pub nonce: u64,
+}
+
 /// A message to another member. Who sent it, the transport says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -105,15 +114,15 @@ pub enum Message {
     GetMemory {
         /// The view in which it asks.
         view: View,
-        /// The key of the piece.
-        behind: u64,
+        /// What it asks for.
+        at: PieceAt,
     },
     /// A piece of what the sender remembers.
     Memory {
         /// The view in which it is said.
         view: View,
-        /// The key of the piece.
-        behind: u64,
+        /// What was asked for.
+        at: PieceAt,
         /// The piece.
         piece: Vec<u8>,
         /// The key of the next piece; `None`: this is the last one.

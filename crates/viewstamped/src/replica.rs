@@ -62,6 +62,8 @@ pub struct Replica<S, M> {
     pub(crate) committed: S,
     pub(crate) memory: M,
     pub(crate) knowledge: Knowledge,
+    /// For the next question about what others remember.
+    pub(crate) next_nonce: u64,
     pub(crate) digests: VecDeque<(OpNumber, u64)>,
     pub(crate) role: Role,
     pub(crate) wish: Option<Wish>,
@@ -115,6 +117,8 @@ impl<S: State, M: Memory> Replica<S, M> {
             decided: state.clone(),
             memory,
             knowledge: Knowledge::of_a_start(),
+            // A later process of this folder has another seed, or another time.
+            next_nonce: seed.wrapping_add(now.0),
             digests: VecDeque::from([(base, state.digest())]),
             committed: state,
             role: Role::Follows,
@@ -261,8 +265,8 @@ impl<S: State, M: Memory> Replica<S, M> {
             Message::RoundOk { view, round, end, digest } => {
                 self.on_round_ok(now, from, view, round, end, digest);
             }
-            Message::GetMemory { view, behind } => self.on_get_memory(from, view, behind),
-            Message::Memory { view, behind, piece, next } => self.on_memory(now, from, view, behind, &piece, next),
+            Message::GetMemory { view, at } => self.on_get_memory(now, from, view, at),
+            Message::Memory { view, at, piece, next } => self.on_memory(now, from, view, at, &piece, next),
             Message::Lead { view } => self.on_lead(now, from, view),
         }
     }

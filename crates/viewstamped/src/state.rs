@@ -35,16 +35,22 @@ pub trait Memory {
     /// A round of the leader has come.
     fn hear(&mut self, now: Tick, value: &[u8]);
 
-    /// The view changes: what is remembered, by our clock now.
-    fn recall(&self, now: Tick) -> Vec<u8>;
+    /// The view changes: what is remembered, by our clock now. `knows_all`: all that a quorum does, but for what is too long for a vote.
+    fn recall(&self, now: Tick, knows_all: bool) -> Vec<u8>;
+
+    /// This member begins to lead. What it remembers itself may be less than a quorum does, until its user has heard of
+    /// [`crate::Output::Leads`] and told it more: rounds before that must not pass it on.
+    fn begins(&mut self) {}
 
     /// What is too long for a vote, from this key on: a piece that fits in a message, and the key of the next one. The first key is 0.
-    fn piece(&self, _behind: u64) -> (Vec<u8>, Option<u64>) {
+    fn piece(&self, _now: Tick, _behind: u64) -> (Vec<u8>, Option<u64>) {
         (Vec::new(), None)
     }
 
-    /// A piece of what another member remembers.
-    fn merge(&mut self, _piece: &[u8]) {}
+    /// A piece of what another member remembers. Returns whether it could be read.
+    fn merge(&mut self, _now: Tick, _piece: &[u8]) -> bool {
+        true
+    }
 
     /// All pieces of a quorum are here: whoever leads knows what anybody was told before. It has worked with a bound since
     /// [`crate::Output::Leads`].
@@ -59,7 +65,7 @@ impl Memory for () {
 
     fn hear(&mut self, _: Tick, _: &[u8]) {}
 
-    fn recall(&self, _: Tick) -> Vec<u8> {
+    fn recall(&self, _: Tick, _: bool) -> Vec<u8> {
         Vec::new()
     }
 }

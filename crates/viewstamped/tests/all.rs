@@ -2,6 +2,7 @@
 
 mod disk;
 mod faults;
+mod memories;
 mod planted;
 mod rules;
 mod world;

@@ -19,24 +19,29 @@ enum Search {
 
 use Search::{Directed, Random};
 
-/// The bug, how it is looked for, and the beginnings of what may be said then.
+/// What the naive twin says if a member has committed something else.
+const DIFFERS: &str = "assertion `left == right` failed: R9.1";
+/// What it says if the group never serves again, behind the seed.
+const STUCK: &str = "nothing is committed any more";
+
+/// The bug, how it is looked for, and what may be said then: the beginning, or the end.
 const CAUGHT: &[(Bug, Search, &[&str])] = &[
-    (Bug::ToldBeforeQuorum, Random(faults::three, 200), &["R9.1", "R9.2"]),
+    (Bug::ToldBeforeQuorum, Random(faults::three, 200), &[DIFFERS, "R9.2"]),
     (Bug::AnsweredWithoutRound, Random(faults::three, 200), &["R9.2", "R9.4"]),
     (Bug::RoundUnderWayCounts, Random(faults::three, 2_000), &["R9.2", "R9.4"]),
-    (Bug::TimeOfOwnMemory, Random(faults::three, 200), &["R9.4"]),
+    (Bug::TimeOfOwnMemory, Random(faults::three, 4_000), &["R9.4"]),
     (Bug::RoundUnheard, Random(faults::three, 200), &["R9.4"]),
     (Bug::RestartKnowsLeases, Random(faults::three, 200), &["R9.4"]),
     (Bug::OwnLeasesAlone, Random(faults::three, 200), &["R9.4"]),
     (Bug::LeasesKeptOverLists, Directed(rules::r9_4_with_a_new_list_each_member_is_taught_again), &["R9.4"]),
-    (Bug::SuffixForgotten, Random(faults::three, 500), &["R9.1", "R9.2"]),
-    (Bug::ShortestLogTaken, Random(faults::three, 500), &["R9.1", "R9.2"]),
-    (Bug::DecidedInSnapshot, Random(faults::three, 500), &["R9.1"]),
-    (Bug::ViewForgotten, Random(faults::three, 2_000), &["R9.1", "R9.2", "R9.8"]),
-    (Bug::LogViewAhead, Random(faults::three, 2_000), &["R9.1", "R9.2"]),
+    (Bug::SuffixForgotten, Random(faults::three, 500), &["records follow each other"]),
+    (Bug::ShortestLogTaken, Random(faults::three, 500), &[STUCK]),
+    (Bug::DecidedInSnapshot, Random(faults::three, 500), &[DIFFERS]),
+    (Bug::ViewForgotten, Random(faults::three, 2_000), &[DIFFERS, "R9.2", STUCK]),
+    (Bug::LogViewAhead, Random(faults::three, 2_000), &[DIFFERS, "R9.2", STUCK]),
     (Bug::NewcomerCountsEarly, Directed(rules::r9_6_a_newcomer_counts_when_it_has_caught_up), &["assertion"]),
-    (Bug::OwnListElects, Random(faults::five, 4_000), &["R9.1", "R9.2"]),
-    (Bug::ListChangedEarly, Random(faults::five, 4_000), &["R9.1", "R9.2"]),
+    (Bug::OwnListElects, Random(faults::five, 4_000), &[DIFFERS, "R9.2", STUCK]),
+    (Bug::ListChangedEarly, Random(faults::five, 4_000), &[DIFFERS, "R9.2", STUCK]),
     (Bug::ViewEnteredAlone, Directed(rules::r9_8_a_member_that_does_not_hear_elects_nobody), &["assertion"]),
     (Bug::LeaderKeepsOn, Directed(rules::r9_2_a_leader_that_is_cut_off_answers_nothing_and_gives_up), &["R9.8"]),
     (
@@ -72,10 +77,23 @@ fn every_planted_bug_is_caught() {
             }
         };
         println!("{:30} seed {seed:>5}  {said:?}", bug.name());
-        let is_caught = said.as_ref().is_some_and(|said| by.iter().any(|by| said.starts_with(by)));
+        let is_it = |said: &str| by.iter().any(|by| said.starts_with(by) || said.ends_with(by));
+        let is_caught = said.as_deref().is_some_and(is_it);
         if !is_caught {
             escaped.push(format!("{}: {said:?}", bug.name()));
         }
     }
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
+}
+
+#[test]
+fn honest_probe() {
+    for seed in 0..4000 {
+        if let Some(said) = said(Bug::GatesIgnored, move || faults::three(seed)) {
+            println!("HONEST three {seed}: {said}");
+        }
+        if let Some(said) = said(Bug::GatesIgnored, move || faults::five(seed)) {
+            println!("HONEST five {seed}: {said}");
+        }
+    }
 }

@@ -141,20 +141,21 @@ impl Memory for Notes {
         self.granted.extend(said);
     }
 
-    fn recall(&self, now: Tick) -> Vec<u8> {
+    fn recall(&self, now: Tick, _: bool) -> Vec<u8> {
         self.at(now).to_le_bytes().to_vec()
     }
 
-    fn piece(&self, behind: u64) -> (Vec<u8>, Option<u64>) {
+    fn piece(&self, _: Tick, behind: u64) -> (Vec<u8>, Option<u64>) {
         let granted: Vec<_> = self.granted.range(behind..).copied().take(PIECE).collect();
         let next = granted.last().filter(|_| granted.len() == PIECE).map(|last| last + 1);
         (bytes_of(std::iter::once(self.of_lead.max(self.of_memory)).chain(granted)), next)
     }
 
-    fn merge(&mut self, piece: &[u8]) {
+    fn merge(&mut self, _: Tick, piece: &[u8]) -> bool {
         let mut said = numbers(piece);
         self.of_memory = self.of_memory.max(said.next().expect("a bound"));
         self.granted.extend(said);
+        true
     }
 
     fn gathered(&mut self) {
