@@ -150,10 +150,12 @@ impl Log {
                 Some(Self::new(snapshot.op, snapshot.lists.clone(), piece.entries.iter().cloned()))
             }
             Base::Behind(op) => {
-                let keep = usize::try_from(op.0.checked_sub(self.base.0)?).ok()?;
+                // What comes late may begin before our base: all up to there is committed, and the same everywhere.
+                let known = usize::try_from(self.base.0.saturating_sub(op.0)).ok()?;
+                let keep = usize::try_from(op.0.saturating_sub(self.base.0)).ok()?;
                 let kept = self.entries.iter().take(keep);
-                (keep <= self.entries.len()).then(|| {
-                    let entries = kept.chain(&piece.entries).cloned();
+                (keep <= self.entries.len() && known <= piece.entries.len()).then(|| {
+                    let entries = kept.chain(piece.entries.iter().skip(known)).cloned();
                     Self::new(self.base, self.lists_at_base.clone(), entries)
                 })
             }
@@ -170,5 +172,29 @@ impl Log {
 
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by seed 1407 of the faults: the member that got such a piece took itself for one that differs from the others.
+    #[test]
+    fn r9_5_a_piece_that_comes_late_may_begin_before_the_base() {
+        let entry = |op: u64| Entry::Operation(vec![u8::try_from(op).expect("small")]);
+        let mut log = Log::new(OpNumber(0), Lists::default(), (1..=7).map(entry));
+        log.trim(OpNumber(5));
+        let piece = |behind, end: u64| Piece {
+            base: Base::Behind(OpNumber(behind)),
+            entries: (behind + 1..=end).map(entry).collect(),
+        };
+        for behind in 0..=7 {
+            let merged = log.with(&piece(behind, 11)).expect("it follows");
+            assert_eq!((merged.base(), merged.end()), (OpNumber(5), OpNumber(11)));
+            assert!(merged.entries().cloned().eq((6..=11).map(entry)));
+        }
+        assert_eq!(log.with(&piece(3, 4)), None, "all of it is committed");
+        assert_eq!(log.with(&piece(8, 9)), None, "a gap");
     }
 }
