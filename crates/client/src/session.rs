@@ -237,7 +237,7 @@ impl Machine for Session {
                 self.go_on_with_snapshots(now, out);
             }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
-            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("lines are for a front"),
         }
     }

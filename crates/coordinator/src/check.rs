@@ -93,6 +93,10 @@ impl State {
             | Command::MemberLeaves { .. }
             | Command::MemberStays { .. }
             | Command::Raise { .. } => self.permits_of_group(command),
+            Command::UnixOrigin { .. } => {
+                must!(self.unix_origin.is_none(), "R10.12: the unix time of ClusterTime 0 is said once");
+                Ok(())
+            }
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
     }

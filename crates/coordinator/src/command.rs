@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Tick};
+use kasha_types::{
+    BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, Tick, UnixMillis,
+};
 use kasha_wire::message::TableCommand;
 use kasha_wire::{DecodeError, GroupMember, Level, Member, Reader, ShardConfig, Wire};
 
@@ -209,7 +211,7 @@ commands! {
         member: MemberId,
     },
     /// Nobody with this id has come, and nobody is waited for any more. Unlike a member, its folder has promised nothing: it may be invited
-    /// again, with another id.
+    /// again, as the same member.
     InvitationEnds = 24 {
         /// The id.
         member: MemberId,
@@ -218,6 +220,11 @@ commands! {
     Raise = 22 {
         /// The new level.
         level: Level,
+    },
+    /// The unix time of ClusterTime 0: it is said once (R10.12).
+    UnixOrigin = 25 {
+        /// By the clock on the wall of the leader of that time.
+        origin: UnixMillis,
     },
     /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {
@@ -253,6 +260,7 @@ impl Command {
             | Self::MemberStays { .. }
             | Self::InvitationEnds { .. }
             | Self::Raise { .. }
+            | Self::UnixOrigin { .. }
             | Self::BoundLeases { .. } => None,
         }
     }

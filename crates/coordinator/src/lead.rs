@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kasha_machine::{Askers, Endpoint};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick};
+use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick, UnixMillis};
 use kasha_viewstamped::RoundNumber;
 use kasha_wire::message::ConfigurationIs;
 
@@ -56,6 +56,10 @@ pub(crate) struct Lead {
     /// The state changed since the last repair.
     pub(crate) changed: bool,
     next_tick: Tick,
+    /// When the clock on the wall is read next.
+    reads_wall_at: Tick,
+    /// By how many milliseconds that clock was ahead of ClusterTime when it was read last.
+    pub(crate) wall_ahead: i64,
 }
 
 impl Lead {
@@ -115,6 +119,8 @@ impl Lead {
             pushed: version,
             changed: true,
             next_tick: now,
+            reads_wall_at: now,
+            wall_ahead: 0,
         }
     }
 
@@ -217,7 +223,7 @@ impl Leading<'_> {
         }
         // This comes after the inputs of the turn, so that a heartbeat that is already here counts.
         if now >= self.lead.next_tick {
-            self.on_tick(now);
+            self.on_tick(now, out);
         } else if self.lead.leases.any_lapsed(now) {
             self.judge(now); // the heartbeat that proves it may come long before the tick
         }
@@ -227,8 +233,12 @@ impl Leading<'_> {
         self.push_configuration(out);
     }
 
-    fn on_tick(&mut self, now: Tick) {
+    fn on_tick(&mut self, now: Tick, out: &mut Out<'_>) {
         let lease = self.member.options.node_lease;
+        if now >= self.lead.reads_wall_at {
+            self.lead.reads_wall_at = now.after(lease);
+            out.read_clock();
+        }
         self.lead.next_tick = now.after(lease / 8);
         self.lead.leases.set_own(nodes_cut_off_with_us(&self.member.options, &self.member.ledger));
         self.judge(now);
@@ -243,6 +253,24 @@ impl Leading<'_> {
         }
         let cluster_time = self.cluster_time(now);
         self.member.ledger.clients_mut().sweep(cluster_time);
+    }
+
+    /// The clock on the wall was read (R10.12).
+    pub(crate) fn on_unix_time(&mut self, now: Tick, unix: UnixMillis) {
+        // Before its first placement it may have lost its folder, and not know that yet.
+        if !self.lead.memory.may_decide() || self.decided().configuration.shards.is_empty() {
+            return;
+        }
+        match self.decided().unix_origin {
+            None => {
+                let passed = self.lead.clock.passed(now);
+                self.decide(Command::UnixOrigin { origin: UnixMillis(unix.0.saturating_sub(passed.0)) });
+            }
+            Some(origin) => {
+                let by_wall = ClusterTime(unix.0.saturating_sub(origin.0));
+                self.lead.wall_ahead = self.lead.clock.see_wall(now, by_wall);
+            }
+        }
     }
 
     fn judge(&mut self, now: Tick) {

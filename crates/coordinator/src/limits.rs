@@ -6,6 +6,12 @@ use std::time::Duration;
 /// another boot together skip at most so much, and values that end lose as much of their lifetime.
 pub const TIME_AHEAD_MILLIS: u64 = 1_000;
 
+/// ClusterTime goes towards the clock on the wall by this part of the time at most: half a percent (R10.12).
+pub const STEERED_PART: u64 = 200;
+
+/// If the clock on the wall is farther away than this, ClusterTime does not follow it (R10.12).
+pub const WALL_NEAR_MILLIS: i64 = 10_000;
+
 /// Client ids reserved at a time (R4.7): one fsync for so many sessions; a restart skips at most so many ids.
 pub const CLIENT_IDS_AHEAD: u64 = 1024;
 

@@ -20,6 +20,7 @@ use kasha_wire::{Configuration, GroupMember, Kind, Message};
 use crate::goodbye::Goodbye;
 use crate::lead::{Lead, Leading};
 use crate::ledger::Turnover;
+use crate::limits::WALL_NEAR_MILLIS;
 use crate::member::Member;
 use crate::memory::Loss;
 use crate::outbox::Out;
@@ -142,6 +143,14 @@ impl Coordinator {
         lead.memory.loss().filter(|_| lead.loss_round.is_some_and(|round| self.member.ledger.is_confirmed(round)))
     }
 
+    /// By how many milliseconds the clock on this machine's wall is ahead of ClusterTime, if that is so much that ClusterTime does not follow it
+    /// (R10.12).
+    #[must_use]
+    pub fn far_wall(&self) -> Option<i64> {
+        let ahead = self.lead.as_ref()?.wall_ahead;
+        (ahead.abs() > WALL_NEAR_MILLIS).then_some(ahead)
+    }
+
     /// The shards of which a node has promised more than this coordinator knows.
     pub fn overtaken(&self) -> impl Iterator<Item = (ShardId, Overtaken)> + '_ {
         self.lead.iter().flat_map(|lead| &lead.overtaken).map(|(&shard, &overtaken)| (shard, overtaken))
@@ -255,6 +264,11 @@ impl Machine for Coordinator {
             Input::Durable(position) => {
                 self.member.on_durable(now, position, out);
                 self.follow_log(out);
+            }
+            Input::UnixTime(unix) => {
+                if let Some(mut leading) = self.leading() {
+                    leading.on_unix_time(now, unix);
+                }
             }
             Input::LogsFlushed | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a coordinator listens for frames"),

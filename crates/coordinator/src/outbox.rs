@@ -19,6 +19,11 @@ impl<'a> Out<'a> {
         Self(effects)
     }
 
+    /// Asks what the clock on the wall shows.
+    pub(crate) fn read_clock(&mut self) {
+        self.0.push(Effect::ReadClock);
+    }
+
     /// Encodes a message once, for as many receivers as there are.
     pub(crate) fn encode(&mut self, message: &impl Message) -> Frame {
         let mark = self.0.mark();

@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state · members that leave · 2 level ·
-//!            invitations that ended
+//!            invitations that ended · unix time of ClusterTime 0
 //! ```
 //!
-//! What stands behind the state came later, piece by piece: in a snapshot without it the level is the first one, nobody leaves, and every
-//! invitation goes on.
+//! What stands behind the state came later, piece by piece: in a snapshot without it the level is the first one, nobody leaves, every
+//! invitation goes on, and no leader has read the clock on the wall.
 //!
 //! The digest is a chain: that of all commands before, of the bytes of the next one, and of what that one has changed. So to keep it
 //! costs as much as the command and its shard are long, and not as much as the state is. Two states with one digest come from the
 //! same commands, and each of these did the same in both.
 
-use kasha_types::MemberId;
+use kasha_types::{MemberId, UnixMillis};
 use kasha_wire::{Level, Reader, Wire, wire_struct};
 
 use crate::members::EndedInvitation;
@@ -61,12 +61,13 @@ struct Behind {
 #[derive(Debug)]
 struct FurtherBehind {
     ended_invitations: Vec<EndedInvitation>,
+    unix_origin: Option<UnixMillis>,
 }
 
 wire_struct! {
     Beside { digest, next_member, group_wanted, former_members }
     Behind { leaving, level }
-    FurtherBehind { ended_invitations }
+    FurtherBehind { ended_invitations, unix_origin }
 }
 
 impl State {
@@ -106,12 +107,13 @@ impl kasha_viewstamped::State for State {
         let &Self { digest, next_member, group_wanted, ref former_members, .. } = self;
         Beside { digest, next_member, group_wanted, former_members: former_members.clone() }.put(&mut bytes);
         self.put(&mut bytes);
-        let further = !self.ended_invitations.is_empty();
+        let further = !self.ended_invitations.is_empty() || self.unix_origin.is_some();
         if further || self.level > Level::FIRST || !self.leaving.is_empty() {
             Behind { leaving: self.leaving.clone(), level: self.level }.put(&mut bytes);
         }
         if further {
-            FurtherBehind { ended_invitations: self.ended_invitations.clone() }.put(&mut bytes);
+            let (ended_invitations, unix_origin) = (self.ended_invitations.clone(), self.unix_origin);
+            FurtherBehind { ended_invitations, unix_origin }.put(&mut bytes);
         }
         bytes
     }
@@ -130,8 +132,8 @@ impl kasha_viewstamped::State for State {
             (state.leaving, state.level) = (leaving, level);
         }
         if !reader.rest().is_empty() {
-            let FurtherBehind { ended_invitations } = whole(reader)?;
-            state.ended_invitations = ended_invitations;
+            let FurtherBehind { ended_invitations, unix_origin } = whole(reader)?;
+            (state.ended_invitations, state.unix_origin) = (ended_invitations, unix_origin);
         }
         (state.digest, state.next_member) = (digest, next_member);
         (state.group_wanted, state.former_members) = (group_wanted, former_members);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use kasha_types::limits::TABLES_MAX;
 use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, TableId,
-    chained,
+    UnixMillis, chained,
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
@@ -72,6 +72,8 @@ pub struct State {
     /// From where ClusterTime goes on if the coordinator starts again in the same boot of its machine.
     pub(crate) time_anchor: Anchor,
     pub(crate) clients_below: ClientId,
+    /// The unix time of ClusterTime 0, once a leader has said it (R10.12).
+    pub(crate) unix_origin: Option<UnixMillis>,
     /// Every node lease that still runs ends within this time, also leases that an earlier process granted (F1).
     pub(crate) lease_bound_millis: u64,
     pub(crate) next_table: TableId,
@@ -129,6 +131,7 @@ impl State {
             group_wanted: options.group,
             former_members: Vec::new(),
             ended_invitations: Vec::new(),
+            unix_origin: None,
             leaving: Vec::new(),
             level: options.levels.latest(),
             digest: 0,
@@ -169,6 +172,12 @@ impl State {
     #[must_use]
     pub fn time_reserved(&self) -> ClusterTime {
         self.time_reserved
+    }
+
+    /// The unix time of ClusterTime 0, once a leader has said it.
+    #[must_use]
+    pub fn unix_origin(&self) -> Option<UnixMillis> {
+        self.unix_origin
     }
 
     /// Every client id that was ever granted is below this one.
@@ -305,7 +314,10 @@ impl State {
             | Command::MemberStays { .. }
             | Command::GroupWanted { .. }
             | Command::Raise { .. } => self.apply_of_group(command),
-            Command::ReserveTime { .. } | Command::ReserveClients { .. } | Command::BoundLeases { .. } => {
+            Command::ReserveTime { .. }
+            | Command::ReserveClients { .. }
+            | Command::UnixOrigin { .. }
+            | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
             }
@@ -319,6 +331,7 @@ impl State {
                 (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
             }
             Command::ReserveClients { below } => self.clients_below = below,
+            Command::UnixOrigin { origin } => self.unix_origin = Some(origin),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }
@@ -523,6 +536,7 @@ impl State {
             group_wanted: 1,
             former_members: Vec::new(),
             ended_invitations: Vec::new(),
+            unix_origin: None,
             leaving: Vec::new(),
             level: Level::FIRST,
             digest: 0,

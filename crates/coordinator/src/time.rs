@@ -7,6 +7,9 @@
 //! not all of that quorum remember, it begins at the reservation. Then ClusterTime may stand still for up to a second: it goes on when at
 //! least as much time must have passed since the anchor. So all starts together never move ClusterTime ahead of the time that has passed
 //! by more than one reservation.
+//!
+//! **R10.12** The unix time of ClusterTime 0 is in the state, taken from the clock on the wall of the first leader. Where ClusterTime is away from what
+//! such a clock shows, it goes there: never back, and half a percent slower or faster at most.
 
 use std::time::Duration;
 
@@ -16,7 +19,7 @@ use kasha_types::{BootId, ClusterTime, Tick};
 use kasha_wire::wire_struct;
 
 use crate::Command;
-use crate::limits::TIME_AHEAD_MILLIS;
+use crate::limits::{STEERED_PART, TIME_AHEAD_MILLIS, WALL_NEAR_MILLIS};
 use crate::remembered::{Recalled, Told};
 
 /// What ClusterTime was when the clock of a boot showed something. It is in the log, beside the reservation.
@@ -85,6 +88,8 @@ pub(crate) struct Found {
 pub(crate) struct ClusterClock {
     anchor: Anchor,
     handed_out: ClusterTime,
+    /// By how many milliseconds the clock on the wall is ahead, as far as that is not made up for (R10.12).
+    behind_wall: i64,
 }
 
 impl ClusterClock {
@@ -107,7 +112,7 @@ impl ClusterClock {
         // The anchor of this boot stays as it is, so that not even a part of a millisecond is lost.
         let keeps_anchor = by_our_clock == Some(time);
         let anchor = if keeps_anchor { found } else { Anchor { boot, clock: now, time, least } };
-        let clock = Self { anchor, handed_out: least };
+        let mut clock = Self { anchor, handed_out: least, behind_wall: 0 };
         let command = match keeps_anchor {
             true => clock.reservation_due(now, reserved),
             false => Some(clock.reservation(now, reserved)),
@@ -139,18 +144,38 @@ impl ClusterClock {
     }
 
     /// The next reservation, when half of the last one is used up.
-    pub(crate) fn reservation_due(&self, now: Tick, reserved: ClusterTime) -> Option<Command> {
+    pub(crate) fn reservation_due(&mut self, now: Tick, reserved: ClusterTime) -> Option<Command> {
         let is_due = self.anchor.at(now).after_millis(TIME_AHEAD_MILLIS / 2) > reserved;
         is_due.then(|| self.reservation(now, reserved))
     }
 
+    /// The clock on the wall shows what makes ClusterTime this. ClusterTime goes there slowly, from one reservation to the next. If it is far
+    /// away, one of the two is wrong, and nobody knows which: ClusterTime goes on by the clock of the boot. Returns by how much the wall is
+    /// ahead.
+    pub(crate) fn see_wall(&mut self, now: Tick, by_wall: ClusterTime) -> i64 {
+        let millis = |time: ClusterTime| i64::try_from(time.0).unwrap_or(i64::MAX);
+        let behind = millis(by_wall).saturating_sub(millis(self.anchor.at(now)));
+        self.behind_wall = if behind.abs() <= WALL_NEAR_MILLIS { behind } else { 0 };
+        behind
+    }
+
+    /// By how much the next anchor is moved, after so many milliseconds: half a percent of these at most, so it never goes back.
+    fn steer(&mut self, passed: u64) -> i64 {
+        let most = i64::try_from(passed / STEERED_PART).unwrap_or(i64::MAX);
+        let by = self.behind_wall.clamp(-most, most);
+        self.behind_wall -= by;
+        by
+    }
+
     /// A reservation counts from the time that has passed, not from a reservation at which ClusterTime stands still: else
     /// restarts would add up.
-    fn reservation(&self, now: Tick, reserved: ClusterTime) -> Command {
+    fn reservation(&mut self, now: Tick, reserved: ClusterTime) -> Command {
         let Anchor { boot, clock: before, time: then, .. } = self.anchor;
         let time = self.anchor.at(now);
         // The anchor is at a whole millisecond, so that many anchors in a row lose nothing.
         let clock = before.after(Duration::from_millis(time.0 - then.0));
+        let time = ClusterTime(time.0.saturating_add_signed(self.steer(time.0 - then.0)));
+        self.anchor = Anchor { boot, clock, time, least: self.handed_out };
         let to = time.after_millis(TIME_AHEAD_MILLIS).max(reserved);
         Command::ReserveTime { to, boot, clock, time, least: self.handed_out }
     }
@@ -206,7 +231,8 @@ mod tests {
         }
 
         fn tells(&mut self, now: Tick) -> u64 {
-            self.log(self.clock.reservation_due(now, self.reserved));
+            let command = self.clock.reservation_due(now, self.reserved);
+            self.log(command);
             self.clock.now(now, self.reserved).0
         }
     }
@@ -265,6 +291,25 @@ mod tests {
         let mut again =
             Process::elected(process.found, process.reserved.0, BOOT, at(800_000), false, Recalled::NOTHING);
         assert_eq!(again.tells(at(800_000)), 801, "the clock is the one of the last leader");
+    }
+
+    /// Half a percent of the time that passes, and never back.
+    #[test]
+    fn r10_12_time_goes_to_the_clock_on_the_wall() {
+        for (ahead, ends) in [(900, 900), (-900, -900), (9_000, 1_000), (10_001, 0), (i64::MAX, 0)] {
+            let mut process = Process::first(at(0));
+            let (mut told, mut wall) = (0, 0);
+            for second in 1..=200_u64 {
+                wall = 1 + i64::try_from(second * 1_000).unwrap();
+                let by_wall = u64::try_from(wall.saturating_add(ahead)).unwrap_or(0);
+                process.clock.see_wall(at(second * 1_000_000), ClusterTime(by_wall));
+                let now = process.tells(at(second * 1_000_000));
+                assert!((995..=1_005).contains(&(now - told)) || second == 1, "{told}, then {now}");
+                told = now;
+            }
+            let off = i64::try_from(told).unwrap() - wall;
+            assert!((off - ends).abs() <= 5, "the wall is {ahead} ms ahead, and time went {off} ms");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::common::*;
 use kasha_coordinator::{Command, StartError};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{
-    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick,
+    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick, UnixMillis,
 };
 use kasha_viewstamped::{Entry, Stored};
 use kasha_wire::message::TableCommand;
@@ -56,6 +56,8 @@ fn what_is_said_of_nodes_and_reservations() {
     is_refused(&world, Command::NodeLost { node: NOBODY }, "not known");
     is_refused(&world, reserve(1, 1), "only grow");
     is_refused(&world, reserve(1 << 40, (1 << 40) + 1), "within its reservation");
+    let origin = UnixMillis(7);
+    is_refused(&World::serving(3, 1, 1), Command::UnixOrigin { origin }, "is said once");
     is_refused(&world, Command::ReserveClients { below: ClientId(0) }, "only grow");
     is_refused(&world, Command::ReserveClients { below: ClientId(u64::MAX) }, "near its end");
     let mut many: Vec<Command> = (4..=u16::try_from(NODES_MAX).unwrap()).map(|node| seen(node, 1, 1)).collect();

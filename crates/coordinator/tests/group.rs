@@ -447,6 +447,28 @@ fn r9_4_restarts_of_all_members_do_not_move_cluster_time() {
     }
 }
 
+/// Whoever leads, the unix time of ClusterTime 0 is the one that was said first. A leader whose clock on the wall is far away says so.
+#[test]
+fn r10_12_the_unix_time_of_cluster_time_0_is_said_once() {
+    let mut group = Group::serving();
+    let origin = group.member(0).coordinator.state().unix_origin().expect("a leader has said it");
+    assert!((WALL..WALL + 10_000).contains(&origin.0), "{origin:?}");
+    for (ahead, is_far) in [(4_000, false), (1_000_000, true)] {
+        let leader = group.leaders()[0];
+        (0..SIZE).filter(|index| *index != leader).for_each(|index| group.member(index).wall = Some(WALL + ahead));
+        group.kill(leader);
+        group.run(5_000);
+        let next = group.leaders()[0];
+        let coordinator = &group.member(next).coordinator;
+        assert_eq!(coordinator.state().unix_origin(), Some(origin));
+        assert_eq!(coordinator.far_wall().is_some_and(|by| (980_000..1_020_000).contains(&by)), is_far);
+        let (_, by) = group.time.unwrap();
+        assert!((-400..=100).contains(&by), "it follows slowly, if at all: {by} ms");
+        group.start(leader);
+        group.run(2_000);
+    }
+}
+
 #[test]
 fn r9_4_a_member_that_has_just_started_remembers_nothing_and_time_stands_still() {
     let mut group = Group::serving();

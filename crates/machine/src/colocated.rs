@@ -185,6 +185,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             | Effect::Commit { .. }
             | Effect::Flush
             | Effect::FlushLogs
+            | Effect::ReadClock
             | Effect::DropHeld(_)
             | Effect::DropCommitted
             | Effect::RouteAs { .. } => unreachable!("a client has no files, no log and no gates: {effect:?}"),
@@ -227,6 +228,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             | Effect::Commit { .. }
             | Effect::Flush
             | Effect::FlushLogs
+            | Effect::ReadClock
             | Effect::Route { .. }
             | Effect::RouteAs { .. }
             | Effect::Stop(_) => Some(effect),
@@ -310,7 +312,11 @@ impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
                     self.with_client(out, |client, out| client.step(now, input, out));
                 }
             }
-            Input::Frame { .. } | Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed => {
+            Input::Frame { .. }
+            | Input::Unreachable(_)
+            | Input::Durable(_)
+            | Input::LogsFlushed
+            | Input::UnixTime(_) => {
                 self.node.step(now, input, out);
             }
         }

@@ -173,6 +173,8 @@ pub enum Effect {
     DropHeld(ShardId),
     /// The lead of the group of coordinators was lost: drop everything that waits for its operations (R9.1).
     DropCommitted,
+    /// Read the clock on the wall, and report it ([`crate::Input::UnixTime`]). A machine without one reports nothing.
+    ReadClock,
     /// Tell the shell the address at which to dial an endpoint from now on.
     Route {
         /// The endpoint to dial.

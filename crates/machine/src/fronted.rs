@@ -64,7 +64,12 @@ impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
             Input::Line { from, line } => front.on_line(now, from, line, session, out),
             Input::LinesEnd { from, why } => front.on_lines_end(now, from, why, session, out),
             Input::Closed(conn) => front.on_closed(conn, session),
-            Input::Frame { .. } | Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {
+            Input::Frame { .. }
+            | Input::Unreachable(_)
+            | Input::Durable(_)
+            | Input::LogsFlushed
+            | Input::UnixTime(_)
+            | Input::Tick => {
                 session.step(now, input, out);
             }
         }

@@ -32,7 +32,7 @@ pub use rng::Rng;
 pub use trash::Trash;
 pub use waiting::WaitingRoom;
 
-use kasha_types::{ConnId, LocalPosition, LogSlice, Tick};
+use kasha_types::{ConnId, LocalPosition, LogSlice, Tick, UnixMillis};
 
 /// One thing that happened. Borrows the transport's buffer.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,8 @@ pub enum Input<'a> {
     Durable(LocalPosition),
     /// What was written to log segments before the last [`Effect::FlushLogs`] survives a loss of power.
     LogsFlushed,
+    /// What the clock on the wall shows now ([`Effect::ReadClock`]).
+    UnixTime(UnixMillis),
     /// Time passed, and nothing else happened: `next_deadline` is reached.
     Tick,
 }

@@ -31,6 +31,8 @@ pub trait Shell {
     fn flush(&mut self);
     /// Fsync what was written to log segments so far in the background, and report it.
     fn flush_logs(&mut self);
+    /// Report what the clock on the wall shows. A shell without one does nothing.
+    fn read_clock(&mut self) {}
     /// Learn the address of an endpoint.
     fn route(&mut self, to: Endpoint, address: std::net::SocketAddr);
     /// Learn the address of an endpoint, and whom it stands for. A shell without a handshake has nobody to compare.
@@ -73,6 +75,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::Commit { to, fsync } => shell.commit(to, fsync),
             Effect::Flush => shell.flush(),
             Effect::FlushLogs => shell.flush_logs(),
+            Effect::ReadClock => shell.read_clock(),
             Effect::DropHeld(shard) => held.drop_shard(shard, |to, bytes| shell.let_go(to, bytes)),
             Effect::DropCommitted => held.drop_committed(|to, bytes| shell.let_go(to, bytes)),
             Effect::Route { to, address } => shell.route(to, address),

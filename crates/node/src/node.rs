@@ -188,7 +188,7 @@ impl Machine for Node {
                 self.replicas.values_mut().for_each(|replica| replica.copy.on_flushed());
             }
             Input::Closed(conn) => self.askers.forget(conn),
-            Input::Tick => {}
+            Input::UnixTime(_) | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a node listens for frames"),
         }
     }

@@ -9,11 +9,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kasha_machine::turn::{self, Shell};
 use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Held, Input, Machine};
-use kasha_types::{LocalPosition, Tick};
+use kasha_types::{LocalPosition, Tick, UnixMillis};
 use mio::{Events, Poll, Token, Waker};
 
 use crate::Clock;
@@ -106,6 +106,8 @@ pub struct EventLoop<M> {
     machine: M,
     effects: Effects,
     held: Held,
+    /// Whether the machine waits to be told what the clock on the wall shows.
+    wants_clock: bool,
 }
 
 impl<M: Machine> EventLoop<M> {
@@ -137,7 +139,7 @@ impl<M: Machine> EventLoop<M> {
         let mut effects = Effects::new();
         let machine = make(&disk, Clock::now(), &mut effects).map_err(LoopError::Start)?;
         let (events, held) = (Events::with_capacity(EVENTS), Held::new());
-        Ok(Self { poll, events, timer, handle, spin, network, storage, machine, effects, held })
+        Ok(Self { poll, events, timer, handle, spin, network, storage, machine, effects, held, wants_clock: false })
     }
 
     /// A handle with which other threads stop or wake this loop.
@@ -196,12 +198,18 @@ impl<M: Machine> EventLoop<M> {
                 _ => self.network.on_event(event),
             }
         }
-        let Self { network, storage, machine, effects, .. } = self;
+        let Self { network, storage, machine, effects, wants_clock, .. } = self;
         while let Some(to) = storage.next_durable() {
             machine.step(now, Input::Durable(to), effects);
         }
         if storage.take_logs_flushed() {
             machine.step(now, Input::LogsFlushed, effects);
+        }
+        if std::mem::take(wants_clock)
+            && let Ok(unix) = SystemTime::now().duration_since(UNIX_EPOCH)
+        {
+            let unix = UnixMillis(u64::try_from(unix.as_millis()).unwrap_or(u64::MAX));
+            machine.step(now, Input::UnixTime(unix), effects);
         }
         network.take_answers(now);
         network.accept(now);
@@ -235,10 +243,10 @@ impl<M: Machine> EventLoop<M> {
 
     /// Performs the effects, and those of the commits that hold at once.
     fn perform(&mut self, now: Tick) -> Result<(), LoopError> {
-        let Self { network, storage, machine, effects, held, .. } = self;
+        let Self { network, storage, machine, effects, held, wants_clock, .. } = self;
         for _ in 0..TURN_COMMIT_ROUNDS {
             let mut stopped = None;
-            let mut shell = System { now, network, storage, stopped: &mut stopped };
+            let mut shell = System { now, network, storage, wants_clock, stopped: &mut stopped };
             turn::finish(now, machine, effects, held, &mut shell);
             if let Some(why) = stopped {
                 return Err(LoopError::Stopped(why));
@@ -321,6 +329,7 @@ struct System<'a> {
     now: Tick,
     network: &'a mut Network,
     storage: &'a mut Storage,
+    wants_clock: &'a mut bool,
     stopped: &'a mut Option<String>,
 }
 
@@ -366,6 +375,9 @@ impl Shell for System<'_> {
     }
     fn flush_logs(&mut self) {
         self.storage.flush_logs();
+    }
+    fn read_clock(&mut self) {
+        *self.wants_clock = true;
     }
     fn route(&mut self, to: Endpoint, address: SocketAddr) {
         self.network.route(self.now, to, to, address);

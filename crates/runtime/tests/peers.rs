@@ -23,7 +23,7 @@ impl Machine for Sink {
         match input {
             Input::Frame { payload, .. } => self.got.push(payload.to_vec()),
             Input::Unreachable(peer) => self.unreachable.push(peer),
-            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("it listens to nobody"),
         }
     }

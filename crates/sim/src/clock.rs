@@ -5,13 +5,16 @@
 //! of the host does not stop its clock: that makes zombies.
 
 use kasha_machine::Rng;
-use kasha_types::Tick;
+use kasha_types::{Tick, UnixMillis};
 
 /// How much a host's clock may differ from the world's, in millionths. The coordinator assumes a twentieth (50 000);
 /// two clocks drift apart by twice this.
 pub const DRIFT_PPM_MAX: u64 = 20_000;
 
 const MILLION: i128 = 1_000_000;
+
+/// What all clocks on walls show when the world begins.
+const WALL_AT_FIRST: u64 = 1_700_000_000_000;
 
 /// A moment of the simulated world, in nanoseconds since it began. No process sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,6 +77,13 @@ impl Clock {
     pub fn read(&self, at: SimTime) -> Tick {
         let elapsed = i128::from(at.0.saturating_sub(self.since.0)) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
         Tick(self.offset.saturating_add(u64::try_from(elapsed).expect("time within 500 years")))
+    }
+
+    /// What the clock on the wall of the same machine shows: it runs as fast as this one, and a boot does not set it back.
+    #[must_use]
+    pub fn wall(&self, at: SimTime) -> UnixMillis {
+        let elapsed = i128::from(at.0) * (MILLION + i128::from(self.drift_ppm)) / MILLION / 1_000_000;
+        UnixMillis(WALL_AT_FIRST + u64::try_from(elapsed).expect("time within 500 years"))
     }
 
     /// The first moment at which the clock shows at least `tick`.

@@ -305,11 +305,13 @@ pub(crate) struct SimShell<'a> {
     pub(crate) tears: Option<TermTear>,
     /// The process has died in that write.
     pub(crate) has_torn: bool,
+    /// The machine asks what the clock on the wall shows.
+    pub(crate) wants_clock: bool,
 }
 
 impl<'a> SimShell<'a> {
     pub(crate) fn new(disk: &'a mut SimDisk, left: Option<u64>, tears: Option<TermTear>) -> Self {
-        Self { disk, performed: Vec::new(), left, tears, has_torn: false }
+        Self { disk, performed: Vec::new(), left, tears, has_torn: false, wants_clock: false }
     }
 
     /// Whether the process still lives for one more effect.
@@ -411,6 +413,10 @@ impl Shell for SimShell<'_> {
             let mark = self.disk.mark();
             self.performed.push(Performed::FlushLogs { mark });
         }
+    }
+
+    fn read_clock(&mut self) {
+        self.wants_clock = true;
     }
 
     fn route(&mut self, to: Endpoint, address: SocketAddr) {

@@ -50,7 +50,12 @@ impl Machine for Ear {
             Input::Frame { from, payload, .. } if self.peer == Some(from) => self.heard.push_back(payload.to_vec()),
             Input::Unreachable(peer) => self.is_lost |= self.peer == Some(peer),
             Input::Frame { .. } | Input::Tick => {}
-            Input::Line { .. } | Input::LinesEnd { .. } | Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed => {
+            Input::Line { .. }
+            | Input::LinesEnd { .. }
+            | Input::Closed(_)
+            | Input::Durable(_)
+            | Input::LogsFlushed
+            | Input::UnixTime(_) => {
                 unreachable!("it listens to nobody, and has no files")
             }
         }

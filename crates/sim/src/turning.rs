@@ -74,7 +74,10 @@ impl World {
             }
         }
         actor.assert_invariants();
-        let SimShell { performed, left, has_torn, .. } = shell;
+        let SimShell { performed, left, has_torn, wants_clock, .. } = shell;
+        if wants_clock {
+            actor.step(now, Input::UnixTime(clock.wall(self.now)), &mut effects);
+        }
         process.effects = effects;
         process.held = held;
         process.actor = Some(actor);

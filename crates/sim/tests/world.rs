@@ -58,7 +58,7 @@ impl Machine for Counting {
                 self.next_ask = now.after(std::time::Duration::from_millis(5));
                 send(out, Endpoint::Coordinator, self.number, Gate::Now);
             }
-            Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("it listens for frames"),
         }
     }

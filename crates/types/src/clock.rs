@@ -35,6 +35,10 @@ impl fmt::Debug for Tick {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ClusterTime(pub u64);
 
+/// What the clock on the wall shows: milliseconds since 1970 (UTC). It may be wrong, and it may jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnixMillis(pub u64);
+
 impl ClusterTime {
     /// The moment `milliseconds` later; saturates.
     #[must_use]

@@ -14,7 +14,7 @@ pub mod probe;
 mod work;
 
 pub use checksum::{chained, crc32c, crc32c_append};
-pub use clock::{ClusterTime, Tick, TimeBounds};
+pub use clock::{ClusterTime, Tick, TimeBounds, UnixMillis};
 pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,
     ListVersion, MemberId, NodeId, RpcId, Sequence, ShardId, TableId, ViewNumber,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
     Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, MemberId, NodeId, Round, RpcId, SegmentId, Sequence,
-    ShardId, Slot, TableId, Tick, ViewNumber,
+    ShardId, Slot, TableId, Tick, UnixMillis, ViewNumber,
 };
 
 /// Bytes that are not what they should be. The connection they came on is closed; nothing was changed.
@@ -138,6 +138,7 @@ newtype!(
     ClientId,
     ClusterId,
     ClusterTime,
+    UnixMillis,
     ConfigVersion,
     Epoch,
     Incarnation,

@@ -11,7 +11,7 @@ use kasha_coordinator::{Command, Coordinator, CoordinatorOptions, StartError, St
 use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
 use kasha_types::{
     BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
-    LocalPosition, NodeId, ShardId, Tick,
+    LocalPosition, NodeId, ShardId, Tick, UnixMillis,
 };
 use kasha_viewstamped::journal::{self, Journal, Owner, Step};
 use kasha_viewstamped::{Entry, MemberId, Record, Stored};
@@ -113,6 +113,8 @@ pub struct MemoryDisk {
     pub sent: Vec<(Endpoint, AnyMessage)>,
     pub disconnected: BTreeSet<Endpoint>,
     pub routes: BTreeMap<Endpoint, SocketAddr>,
+    /// Whether the machine asks what the clock on the wall shows.
+    pub wants_clock: bool,
 }
 
 impl Disk for MemoryDisk {
@@ -150,6 +152,9 @@ impl turn::Shell for MemoryDisk {
     }
     fn flush(&mut self) {}
     fn flush_logs(&mut self) {}
+    fn read_clock(&mut self) {
+        self.wants_clock = true;
+    }
     fn route(&mut self, to: Endpoint, address: SocketAddr) {
         self.routes.insert(to, address);
     }
@@ -242,6 +247,9 @@ pub fn options(nodes: u16, shards: u16, faults: u8) -> CoordinatorOptions {
     options
 }
 
+/// Some day.
+pub const WALL: u64 = 1_700_000_000_000;
+
 pub struct World {
     pub options: CoordinatorOptions,
     pub coordinator: Coordinator,
@@ -260,6 +268,8 @@ pub struct World {
     pub hidden: BTreeSet<u16>,
     /// Everything sent since it was last taken.
     pub sent: Vec<(Endpoint, AnyMessage)>,
+    /// What the clock on the wall showed when that of the boot showed 0; none if there is no such clock.
+    pub wall: Option<u64>,
 }
 
 impl World {
@@ -288,6 +298,7 @@ impl World {
             cuts: BTreeSet::new(),
             hidden: BTreeSet::new(),
             sent: Vec::new(),
+            wall: Some(WALL),
         };
         world.finish();
         Ok(world)
@@ -344,6 +355,12 @@ impl World {
         self.coordinator.assert_invariants();
         while self.fast_disk && !self.disk.commits.is_empty() {
             self.fsync();
+        }
+        if std::mem::take(&mut self.disk.wants_clock)
+            && let Some(wall) = self.wall
+        {
+            let unix = UnixMillis(wall + self.now.0 / 1_000_000);
+            self.coordinator.step(self.now, Input::UnixTime(unix), &mut self.effects);
         }
         self.deliver();
     }

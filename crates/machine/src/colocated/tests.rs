@@ -45,7 +45,9 @@ impl Machine for Asker {
             }
             Input::Unreachable(Endpoint::Core(OWN)) => send(Endpoint::Conn(ConnId(7)), b"lost", Gate::Now, out),
             Input::Unreachable(_) | Input::Closed(_) => {}
-            Input::LinesEnd { .. } | Input::Durable(_) | Input::LogsFlushed | Input::Tick => unreachable!("{input:?}"),
+            Input::LinesEnd { .. } | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {
+                unreachable!("{input:?}")
+            }
         }
     }
     fn end_turn(&mut self, _: Tick, _: &mut Effects) {

@@ -85,7 +85,7 @@ impl Machine for Echo {
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 out.push(Effect::Disconnect(Endpoint::Conn(from)));
             }
-            Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
         }
     }
     fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
@@ -132,7 +132,7 @@ impl Machine for Gated {
                 assert!(to > self.durable, "in order");
                 self.durable = to;
             }
-            Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::Tick => {}
+            Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
             Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("it listens for frames"),
         }
     }
