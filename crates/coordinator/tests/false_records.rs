@@ -57,7 +57,9 @@ fn what_is_said_of_nodes_and_reservations() {
     is_refused(&world, reserve(1, 1), "only grow");
     is_refused(&world, reserve(1 << 40, (1 << 40) + 1), "within its reservation");
     let origin = UnixMillis(7);
-    is_refused(&World::serving(3, 1, 1), Command::UnixOrigin { origin }, "is said once");
+    let mut placed = World::serving(3, 1, 1);
+    placed.run(1_000);
+    is_refused(&placed, Command::UnixOrigin { origin }, "is said once");
     is_refused(&world, Command::ReserveClients { below: ClientId(0) }, "only grow");
     is_refused(&world, Command::ReserveClients { below: ClientId(u64::MAX) }, "near its end");
     let mut many: Vec<Command> = (4..=u16::try_from(NODES_MAX).unwrap()).map(|node| seen(node, 1, 1)).collect();
