@@ -42,6 +42,8 @@ pub struct TellCommits {
     shards: BTreeMap<ShardId, ShardConfig>,
     /// Shards of which it was told that a node has promised more than the coordinator knows.
     overtaken: BTreeSet<ShardId>,
+    /// Whether it was told that the clock on the wall is far away.
+    far_wall_told: bool,
 }
 
 impl TellCommits {
@@ -59,6 +61,7 @@ impl TellCommits {
             alive: BTreeMap::new(),
             shards: BTreeMap::new(),
             overtaken: BTreeSet::new(),
+            far_wall_told: false,
         }
     }
 
@@ -96,6 +99,18 @@ impl TellCommits {
         }
     }
 
+    /// A leader whose machine's clock on the wall is far away says so, once.
+    fn tell_far_wall(&mut self, machine: &Coordinator) {
+        let far = machine.far_wall();
+        if let Some(ahead) = far.filter(|_| !self.far_wall_told) {
+            let direction = if ahead > 0 { "ahead of" } else { "behind" };
+            #[expect(clippy::cast_precision_loss, reason = "it is shown")]
+            let seconds = ahead.unsigned_abs() as f64 / 1_000.0;
+            tracing::warn!("the clock of this machine is {seconds:.1} s {direction} ClusterTime: set it right (K0513)");
+        }
+        self.far_wall_told = far.is_some();
+    }
+
     fn tell_loss(&mut self, now: Tick, loss: Loss) {
         if self.loss_told.is_some_and(|told| now.since(told) < LOSS_TOLD_EVERY) {
             return;
@@ -125,6 +140,7 @@ impl Application<Coordinator> for TellCommits {
             );
         }
         self.tell_lack(now, machine);
+        self.tell_far_wall(machine);
         if let Some(loss) = machine.memory_loss() {
             self.tell_loss(now, loss);
         }

@@ -99,7 +99,6 @@ impl Lead {
         let own_bound = options.lease_bound_millis();
         let (clients_below, version) = (state.clients_below, state.configuration.version);
         let lower_lease_bound = (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound));
-        ledger.note_told(now, Told { time: clock.passed(now), most: cluster_time });
         ledger.clients_mut().lead(clients_below, cluster_time, renewed_until);
         Self {
             memory,

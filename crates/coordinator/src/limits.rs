@@ -19,10 +19,10 @@ pub const CLIENT_IDS_AHEAD: u64 = 1024;
 pub const CLIENTS_MAX: usize = 4 * 1024 * 1024;
 
 /// Leases that one tick examines to forget expired ones: a hundred microseconds of work.
-pub const CLIENTS_SWEPT_MAX: usize = 4096;
+pub const CLIENTS_SWEPT_MAX: usize = 1024;
 
 /// Clients in one piece of what a member remembers of their leases: a hundred microseconds of work to take.
-pub const CLIENTS_IN_PIECE_MAX: usize = 512;
+pub const CLIENTS_IN_PIECE_MAX: usize = 128;
 
 /// Leases that one round tells the others: 256 KiB. Whoever asks beyond that asks again.
 pub const GRANTS_IN_ROUND_MAX: usize = 16 * 1024;

@@ -125,20 +125,28 @@ pub(crate) struct Remembered {
     pub(crate) time: RememberedTime,
     pub(crate) clients: ClientLeases,
     boot: Option<BootId>,
-    /// A lead has begun, and has not said yet what time it is: what this member remembers of that may be old.
+    /// A lead has begun here, and has not said yet what time it is: what this member remembers of that may be old.
     is_beginning: bool,
+    /// The same, and this member did not remember before what a quorum does. That is so until it has told a time, or heard that of a later leader.
+    lacks_time: bool,
 }
 
 impl Remembered {
     /// Of a process that has just started: it remembers no client, and of time what stood beside the last record.
     pub(crate) fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
         let clients = ClientLeases::new(options.client_lease_millis);
-        Self { time: RememberedTime::start(options, note, now), clients, boot: options.boot, is_beginning: false }
+        Self {
+            time: RememberedTime::start(options, note, now),
+            clients,
+            boot: options.boot,
+            is_beginning: false,
+            lacks_time: false,
+        }
     }
 
     /// A leader tells this time.
     pub(crate) fn tell(&mut self, now: Tick, told: Told) {
-        self.is_beginning = false;
+        (self.is_beginning, self.lacks_time) = (false, false);
         self.time.note(now, told);
     }
 
@@ -164,6 +172,7 @@ impl Memory for Remembered {
         let Ok(Said { told, granted }) = Reader::new(value).take() else { return };
         self.clients.note(&granted);
         if let Some(told) = told {
+            (self.is_beginning, self.lacks_time) = (false, false);
             self.time.note(now, told);
             self.clients.sweep(told.time);
         }
@@ -171,12 +180,17 @@ impl Memory for Remembered {
 
     fn recall(&self, now: Tick, knows_all: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Vote { told: self.time.by_now(now), knows_all }.put(&mut bytes);
+        Vote { told: self.time.by_now(now), knows_all: knows_all && !self.lacks_time }.put(&mut bytes);
         bytes
     }
 
-    fn begins(&mut self) {
+    fn begins(&mut self, knew_all: bool) {
         self.is_beginning = true;
+        self.lacks_time |= !knew_all;
+    }
+
+    fn may_teach(&self) -> bool {
+        !self.is_beginning
     }
 
     fn piece(&self, now: Tick, behind: u64) -> (Vec<u8>, Option<u64>) {
@@ -321,12 +335,17 @@ mod tests {
         let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
         let (mut leader, mut other) = (new(), new());
         leader.time.note(at(0), told(5_000, 5_000));
-        leader.begins();
+        leader.begins(false);
         other.hear(at(1_000), &leader.ask(at(1_000)));
         assert_eq!(other.time.by_now(at(1_000)), None);
+        let knows = |member: &Remembered| decoded(&member.recall(at(1_000), true)).expect("a vote").knows_all;
+        assert!(!knows(&leader) && !leader.may_teach(), "its bound is one for leases, and not for time");
         leader.tell(at(1_000), told(9_000, 9_900));
+        assert!(knows(&leader) && leader.may_teach());
+        other.begins(false);
         other.hear(at(1_000), &leader.ask(at(1_000)));
         assert_eq!(other.time.by_now(at(1_000)), Some(told(9_000, 9_900)));
+        assert!(knows(&other), "it has heard the time of a later leader");
     }
 
     /// Found by review: a member forgot clients by the time of a round that no quorum had confirmed, and was the only one that knew them.

@@ -112,3 +112,42 @@ fn r9_4_an_outage_is_not_held_against_clients() {
     group.run(5_000);
     assert!(renews(&mut group, client));
 }
+
+/// Four million clients, and the leader dies. `cargo test --release -p kasha-coordinator four_million -- --ignored --nocapture` prints how long
+/// the longest turns have taken.
+#[test]
+#[ignore = "it measures"]
+fn four_million_clients_and_a_new_leader() {
+    const CLIENTS: u64 = 4 * 1024 * 1024 - 8192;
+    let mut group = Group::with(|_| ());
+    group.run(3_000);
+    let leader = group.leaders()[0];
+    for nonce in 0..CLIENTS {
+        let now = group.now;
+        group.member(leader).send_at(now, STRANGER, &OpenSession { nonce });
+        if nonce % 8192 == 8191 {
+            group.run(30);
+            group.answers.clear();
+        }
+    }
+    group.run(5_000);
+    println!("{:?} while {CLIENTS} sessions were opened", group.member(leader).coordinator.longest);
+    (0..3).for_each(|index| group.member(index).coordinator.longest = std::time::Duration::ZERO);
+    group.run(5_000);
+    println!("{:?} in five seconds at rest", group.member(leader).coordinator.longest);
+    (0..3).for_each(|index| group.member(index).coordinator.longest = std::time::Duration::ZERO);
+    group.kill(leader);
+    for seconds in [5, 60, 300] {
+        group.run(seconds * 1_000);
+        let next = group.leaders()[0];
+        for index in (0..3).filter(|index| *index != leader) {
+            let what = if index == next { "leader" } else { "follower" };
+            println!(
+                "{:?}: the longest turn of the {what}, after {seconds} s more",
+                group.member(index).coordinator.longest
+            );
+        }
+    }
+    let first = ClientId(1);
+    assert!(is_expired(&mut group, first) || renews(&mut group, first));
+}

@@ -83,9 +83,10 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// Begins to gather, with what this member knows itself. From now on its user has a bound for everything, so that it knows all.
     pub(crate) fn begin_gathering(&mut self, now: Tick) -> Gathering {
-        self.memory.begins();
-        let knew = std::mem::replace(&mut self.knowledge, Knowledge::All);
-        let whole = if matches!(knew, Knowledge::All) { BTreeSet::from([self.me]) } else { BTreeSet::new() };
+        let knew = self.knows();
+        self.memory.begins(knew);
+        self.knowledge = Knowledge::All;
+        let whole = if knew { BTreeSet::from([self.me]) } else { BTreeSet::new() };
         Gathering { asked: BTreeMap::new(), whole, came_at: now }
     }
 
@@ -120,7 +121,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         let is_member = self.lists().members.contains(&from);
         let may_tell = match &self.role {
             // While it gathers, it has more than it should tell: its bound.
-            Role::Leads(lead) => lead.gathering.is_none() && is_member,
+            Role::Leads(lead) => lead.gathering.is_none() && is_member && self.memory.may_teach(),
             Role::Follows => view.leader == from && self.durable.view == view && self.knows(),
             Role::Elects(_) | Role::Stopped => false,
         };

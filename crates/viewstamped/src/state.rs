@@ -39,8 +39,13 @@ pub trait Memory {
     fn recall(&self, now: Tick, knows_all: bool) -> Vec<u8>;
 
     /// This member begins to lead. What it remembers itself may be less than a quorum does, until its user has heard of
-    /// [`crate::Output::Leads`] and told it more: rounds before that must not pass it on.
-    fn begins(&mut self) {}
+    /// [`crate::Output::Leads`] and told it more: rounds before that must not pass it on. `knew_all`: it remembered what a quorum does.
+    fn begins(&mut self, _knew_all: bool) {}
+
+    /// Whether what a leader remembers can be taught by now.
+    fn may_teach(&self) -> bool {
+        true
+    }
 
     /// What is too long for a vote, from this key on: a piece that fits in a message, and the key of the next one. The first key is 0.
     fn piece(&self, _now: Tick, _behind: u64) -> (Vec<u8>, Option<u64>) {

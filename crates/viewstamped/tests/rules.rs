@@ -267,3 +267,64 @@ fn two_are_removed_and_do_not_know(seed: u64) {
     world.run(LEASE);
     assert!(world.replica(leader.0).committed_to() >= op);
 }
+
+/// A member that has missed two changes has a list whose quorum is none any more: it must not lead beside the true leader, and undo what that
+/// has committed.
+#[test]
+pub fn r9_6_a_quorum_of_an_old_list_elects_nobody() {
+    (21..31).for_each(two_changes_are_missed);
+}
+
+fn two_changes_are_missed(seed: u64) {
+    let mut world = World::new(seed, &[1, 2, 3], &[4, 5]);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    world.run(LEASE);
+    let leader = world.leader().expect("somebody leads");
+    let others: Vec<_> = (1..=3).map(MemberId).filter(|id| *id != leader).collect();
+    world.isolate(others[0]);
+    for newcomer in [4, 5].map(MemberId) {
+        world.with(leader, |replica, _| replica.teach(newcomer));
+        world.run(LEASE);
+        let now = world.now;
+        let change = Change::Add(newcomer);
+        let taken = world.with(leader, |replica, ahead| replica.change(now.after(ahead), &change));
+        assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+        world.run(LEASE);
+    }
+    world.heal();
+    for one in &others {
+        for other in [leader, MemberId(4), MemberId(5)] {
+            world.cut(*one, other);
+            world.cut(other, *one);
+        }
+    }
+    let (op, elections) = (world.propose().expect("it leads"), world.judge.elections());
+    world.run(LEASE * 40);
+    assert!(world.replica(leader.0).committed_to() >= op, "three of five have it");
+    assert_eq!((world.leaders(), world.judge.elections()), (vec![leader], elections));
+    world.heal();
+    world.run(LEASE * 20);
+    assert!(world.ids().iter().all(|id| world.replica(id.0).committed_to() >= op) && world.stopped.is_empty());
+}
+
+/// Two leaders could each have changed the same list by one member, and the quorums of these two lists need not meet.
+#[test]
+pub fn r9_6_members_change_only_when_an_operation_of_the_own_view_is_committed() {
+    let (mut world, leader) = led(22);
+    for id in world.ids() {
+        world.stall_disk(id, LEASE); // what the next leader begins with is on no disk
+    }
+    world.kill(leader);
+    assert!(world.run_until(LEASE * 10, |world| world.leader().is_some()));
+    let next = world.leader().expect("somebody leads");
+    for id in world.ids() {
+        world.stall_disk(id, LEASE);
+    }
+    let now = world.now;
+    let early = world.with(next, |replica, ahead| replica.change(now.after(ahead), &Change::Remove(leader)));
+    assert_eq!(early, Some(Err(ChangeError::TooEarly)));
+    world.run(LEASE * 2);
+    let now = world.now;
+    let taken = world.with(next, |replica, ahead| replica.change(now.after(ahead), &Change::Remove(leader)));
+    assert!(matches!(taken, Some(Ok(_))), "{taken:?}");
+}

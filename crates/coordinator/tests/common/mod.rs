@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 use kasha_coordinator::{Command, Coordinator, CoordinatorOptions, StartError, State};
-use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
+use kasha_machine::{Disk, Effects, Endpoint, FileName, Gate, Held, Input, Machine, turn};
 use kasha_types::{
     BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
-    LocalPosition, NodeId, ShardId, Tick, UnixMillis,
+    LocalPosition, LogSlice, NodeId, ShardId, Tick, UnixMillis,
 };
 use kasha_viewstamped::journal::{self, Journal, Owner, Step};
 use kasha_viewstamped::{Entry, MemberId, Record, Stored};
@@ -247,12 +248,56 @@ pub fn options(nodes: u16, shards: u16, faults: u8) -> CoordinatorOptions {
     options
 }
 
+/// A coordinator, and how long its longest step has taken.
+pub struct Timed {
+    coordinator: Coordinator,
+    pub longest: Duration,
+}
+
+impl Timed {
+    #[expect(clippy::disallowed_methods, reason = "it measures, and nothing depends on it")]
+    fn timed<T>(&mut self, call: impl FnOnce(&mut Coordinator) -> T) -> T {
+        let from = Instant::now();
+        let result = call(&mut self.coordinator);
+        self.longest = self.longest.max(from.elapsed());
+        result
+    }
+}
+
+impl Deref for Timed {
+    type Target = Coordinator;
+    fn deref(&self) -> &Coordinator {
+        &self.coordinator
+    }
+}
+
+impl Machine for Timed {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        self.timed(|coordinator| coordinator.step(now, input, out));
+    }
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        self.timed(|coordinator| coordinator.end_turn(now, out));
+    }
+    fn next_deadline(&self) -> Option<Tick> {
+        self.coordinator.next_deadline()
+    }
+    fn is_open(&self, gate: Gate) -> bool {
+        self.coordinator.is_open(gate)
+    }
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.coordinator.log_bytes(slice)
+    }
+    fn assert_invariants(&self) {
+        self.coordinator.assert_invariants();
+    }
+}
+
 /// Some day.
 pub const WALL: u64 = 1_700_000_000_000;
 
 pub struct World {
     pub options: CoordinatorOptions,
-    pub coordinator: Coordinator,
+    pub coordinator: Timed,
     pub disk: MemoryDisk,
     pub held: Held,
     pub effects: Effects,
@@ -285,6 +330,7 @@ impl World {
     ) -> Result<Self, StartError> {
         let mut effects = Effects::new();
         let coordinator = Coordinator::start(options.clone(), &disk, now, &mut effects)?;
+        let coordinator = Timed { coordinator, longest: Duration::ZERO };
         let mut world = Self {
             options,
             coordinator,
