@@ -16,6 +16,7 @@ use kasha_wire::message::{AdminOrder, GiveUp, GivenUp, Goodbye, Missing};
 use kasha_wire::{Configuration, ShardConfig};
 
 use crate::connect::{Address, connect};
+use crate::duration::Written;
 use crate::talk::Talk;
 
 #[derive(Args)]
@@ -60,6 +61,11 @@ enum GroupCommand {
         /// An odd number.
         members: u8,
     },
+    /// How long the leases of nodes are: how long the cluster waits before it replaces a node whose process died
+    Lease {
+        /// With a unit: `500ms`.
+        lease: Written,
+    },
 }
 
 #[derive(Args)]
@@ -92,6 +98,9 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
                 GroupCommand::Remove(OfNode { node }) => AdminOrder::RemoveMember(*node),
                 GroupCommand::Lead(OfNode { node }) => AdminOrder::Lead(*node),
                 GroupCommand::Size { members } => AdminOrder::GroupOf(*members),
+                GroupCommand::Lease { lease: Written(lease) } => {
+                    AdminOrder::Lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
+                }
             },
         ),
         AdminCommand::Finalize => orders::run(&known(cluster)?, AdminOrder::Finalize),

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use kasha_coordinator::{Coordinator, CoordinatorOptions, GROUP_MAX, Unchosen};
+use kasha_coordinator::{Coordinator, CoordinatorOptions, GROUP_MAX, Timing, Unchosen};
 use kasha_machine::{Endpoint, Trash};
 use kasha_node::{Baseline, Buffers, Node, NodeOptions};
 use kasha_replication::Pace;
@@ -21,6 +21,7 @@ use kasha_runtime::{
     TrashThread, WarmBuffers, boot_id, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
+use kasha_types::limits::NODE_LEASE;
 use kasha_types::{ClusterId, ConfigVersion, CoreId, Incarnation, NodeId};
 use kasha_wire::link::ToClient;
 use kasha_wire::message::GetConfiguration;
@@ -385,9 +386,12 @@ impl RunningNode {
             limits: spec.limits,
             ..LoopOptions::default()
         };
+        let lease = spec.lease;
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| {
-                Coordinator::start(options, disk, now, out).map_err(Into::into)
+                let coordinator = Coordinator::start(options, disk, now, out)?;
+                warn_of_lease(&coordinator, lease);
+                Ok(coordinator)
             })
         };
         let is_whole = hosts.is_some_and(|hosts| spec.own_nodes.len() == usize::from(hosts.nodes));
@@ -712,5 +716,16 @@ mod tests {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "SIGABRT: {said}");
         assert!(said.contains("an assertion") && said.contains("K0409"), "{said}");
+    }
+}
+
+/// The lease of a cluster that exists is the one that it has (R9.12).
+fn warn_of_lease(coordinator: &Coordinator, chosen: Duration) {
+    let timing = coordinator.state().timing().map(Timing::lease);
+    if let Some(lease) = timing.filter(|&lease| lease != chosen && chosen != NODE_LEASE) {
+        tracing::warn!(
+            "the cluster has a lease of {lease:?}, so lease = {chosen:?} counts for nothing here: an operator changes it (kasha admin coordinator \
+             lease)"
+        );
     }
 }

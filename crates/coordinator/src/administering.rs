@@ -4,6 +4,7 @@
 //! then sees the same state, and what has begun goes on even if nobody asks again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kasha_types::{MemberId, NodeId, Tick};
 use kasha_wire::message::{AdminOrder, AdminOutcome, Administer, Administered};
@@ -11,6 +12,7 @@ use kasha_wire::{GroupMember, Levels};
 
 use crate::lead::Leading;
 use crate::limits::GROUP_MAX;
+use crate::timing::Timing;
 use crate::{Command, State};
 
 use AdminOutcome::{Done, Later, Refused};
@@ -25,6 +27,7 @@ impl Leading<'_> {
             AdminOrder::Lead(node) => self.let_lead(now, node),
             AdminOrder::GroupOf(members) => self.make_group_of(members),
             AdminOrder::Finalize => self.finalize(),
+            AdminOrder::Lease(millis) => self.make_leases(now, millis),
         };
         Administered { nonce, outcome }
     }
@@ -170,6 +173,29 @@ impl Leading<'_> {
         };
         let said = format!("the coordinator's group is of {there}, and is to be of {members}{leaving}");
         if is_so { Done(format!("the coordinator's group is of {members}")) } else { Later(said) }
+    }
+
+    /// Node leases have this term. A lead begins with a term, so another member leads next; one that is alone goes on until it starts again.
+    fn make_leases(&mut self, now: Tick, millis: u64) -> AdminOutcome {
+        let timing = Timing::of_lease(Duration::from_millis(millis));
+        if let Err(why) = timing.check() {
+            return refused(why);
+        }
+        if self.decided().timing != Some(timing) {
+            return self.begin(&[Command::Timing { timing }], format!("node leases are to have {:?}", timing.lease()));
+        }
+        let members = self.member.ledger.lists().members;
+        match Timing::of(&self.member.options) == timing {
+            true => Done(format!("node leases have {:?}", timing.lease())),
+            false if members.len() == 1 => Done(format!(
+                "node leases have {:?} when the process of the coordinator starts again: its group has one member",
+                timing.lease()
+            )),
+            false => {
+                self.hand_over_to_anybody(now, &members);
+                Later(format!("node leases have {:?} when another member leads", timing.lease()))
+            }
+        }
     }
 
     /// The level rises as far as every process of the cluster can go along. A node that is lost is not asked: if it comes back, and

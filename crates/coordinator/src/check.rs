@@ -93,6 +93,7 @@ impl State {
             | Command::MemberLeaves { .. }
             | Command::MemberStays { .. }
             | Command::Raise { .. } => self.permits_of_group(command),
+            Command::Timing { timing } => timing.check(),
             Command::UnixOrigin { .. } => {
                 must!(self.unix_origin.is_none(), "R10.12: the unix time of ClusterTime 0 is said once");
                 Ok(())

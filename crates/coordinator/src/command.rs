@@ -9,6 +9,8 @@ use kasha_types::{
 use kasha_wire::message::TableCommand;
 use kasha_wire::{DecodeError, GroupMember, Level, Member, Reader, ShardConfig, Wire};
 
+use crate::timing::Timing;
+
 /// The level of a row: the first one unless the row says another.
 macro_rules! level {
     () => {
@@ -221,6 +223,11 @@ commands! {
         /// The new level.
         level: Level,
     },
+    /// The term of node leases, and how far two clocks may drift apart in one (R9.12). A lead begins with what is committed then.
+    Timing = 26 {
+        /// Both.
+        timing: Timing,
+    },
     /// The unix time of ClusterTime 0: it is said once (R10.12).
     UnixOrigin = 25 {
         /// By the clock on the wall of the leader of that time.
@@ -261,6 +268,7 @@ impl Command {
             | Self::InvitationEnds { .. }
             | Self::Raise { .. }
             | Self::UnixOrigin { .. }
+            | Self::Timing { .. }
             | Self::BoundLeases { .. } => None,
         }
     }

@@ -23,6 +23,7 @@ use crate::overtaken::Overtaken;
 use crate::remembered::{Recalled, Told};
 use crate::tables::TableWaiters;
 use crate::time::{ClusterClock, Found};
+use crate::timing::Timing;
 use crate::{Command, CoordinatorOptions, State};
 
 /// The lead of a member.
@@ -66,6 +67,9 @@ impl Lead {
     /// Begins to lead from what the member's log holds. What leading needs at once is decided here.
     pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
         let Member { options, ledger, overheard, .. } = member;
+        if let Some(timing) = ledger.decided().timing {
+            (options.node_lease, options.drift_bound) = (timing.lease(), timing.drift());
+        }
         let state = ledger.decided();
         let mut overheard = std::mem::take(overheard);
         if planted::is_on(Bug::EvidenceForgotten) {
@@ -158,6 +162,9 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
     // A flag makes a cluster's first size. Later an operator says it (R9.12).
     if !unchosen.group && options.group != state.group_wanted && config.shards.is_empty() {
         commands.push(Command::GroupWanted { members: options.group });
+    }
+    if state.timing.is_none() {
+        commands.push(Command::Timing { timing: Timing::of(options) });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
     let millis = options.lease_bound_millis();

@@ -50,6 +50,7 @@ mod state;
 mod storage;
 mod tables;
 mod time;
+mod timing;
 
 pub use command::Command;
 pub use limits::GROUP_MAX;
@@ -59,3 +60,4 @@ pub use options::{CoordinatorOptions, Unchosen};
 pub use overtaken::Overtaken;
 pub use start_error::{Place, StartError};
 pub use state::State;
+pub use timing::Timing;

@@ -131,12 +131,12 @@ impl Leading<'_> {
         }
     }
 
-    /// This leader is to leave: another member leads first. One after the other is asked, since the disk of one may hang.
-    fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
+    /// Another member is to lead, any: this leader is to leave, or a setting counts from the beginning of a lead. One after the other is asked, since the disk of one may hang.
+    pub(crate) fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         let leaving = &self.decided().leaving;
         let may_lead = |of: &&MemberId| !leaving.contains(of) && !self.lead.silent.contains_key(of);
         let asked = self.lead.handed_over.map_or(MemberId(0), |(asked, _)| asked);
-        let behind = members.range(MemberId(asked.0 + 1)..).chain(members);
+        let behind = members.range(MemberId(asked.0 + 1)..).chain(members).filter(|&&of| of != self.member.ledger.me());
         let in_turn: Vec<_> = behind.filter(may_lead).copied().collect();
         if !self.has_just_handed_over(now) {
             let _ = in_turn.into_iter().find(|&to| self.hand_over(now, to));

@@ -11,6 +11,7 @@ use kasha_wire::{Durability, GroupMember, Levels};
 use crate::limits::{ALONE_LEASES, GROUP_MAX, JOURNAL_BYTES, MEMBER_REPLACED_AFTER, PROMOTIONS_MAX};
 use crate::start_error::StartError;
 use crate::state::State;
+use crate::timing::Timing;
 
 /// Options that nobody chose. A cluster that exists keeps its own; a new one has what stands in [`CoordinatorOptions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub struct CoordinatorOptions {
     pub seeds: Vec<Option<SocketAddr>>,
     /// The boot id of our machine, if it tells: in the same boot ClusterTime goes on exactly.
     pub boot: Option<BootId>,
-    /// The term of a node's lease, by our clock. It may change from start to start: leases that were granted before are
+    /// The term of a node's lease, by our clock, for a new cluster: later the state has it (R9.12). Leases that were granted before are
     /// waited for.
     pub node_lease: Duration,
     /// How far two clocks may drift apart in one lease. The node subtracts it, and we add it.
@@ -150,6 +151,8 @@ impl CoordinatorOptions {
             durability: if unchosen.durability { config.durability } else { self.durability },
             min_backups: if unchosen.min_backups { config.min_backups.min(faults) } else { self.min_backups },
             group: if unchosen.group { state.group_wanted } else { self.group },
+            node_lease: state.timing.map_or(self.node_lease, Timing::lease),
+            drift_bound: state.timing.map_or(self.drift_bound, Timing::drift),
             ..self
         };
         let fixed = |what, stored: String, given: String| {

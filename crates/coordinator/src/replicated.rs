@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! snapshot   4 format version · 8 digest · 8 next member · 1 members wanted · former members · the state · members that leave · 2 level ·
-//!            invitations that ended · unix time of ClusterTime 0
+//!            invitations that ended · unix time of ClusterTime 0 · timing
 //! ```
 //!
 //! What stands behind the state came later, piece by piece: in a snapshot without it the level is the first one, nobody leaves, every
@@ -17,6 +17,7 @@ use kasha_wire::{Level, Reader, Wire, wire_struct};
 
 use crate::members::EndedInvitation;
 use crate::start_error::FORMAT_VERSION;
+use crate::timing::Timing;
 use crate::{Command, State};
 
 /// The format version that a snapshot names.
@@ -62,12 +63,13 @@ struct Behind {
 struct FurtherBehind {
     ended_invitations: Vec<EndedInvitation>,
     unix_origin: Option<UnixMillis>,
+    timing: Option<Timing>,
 }
 
 wire_struct! {
     Beside { digest, next_member, group_wanted, former_members }
     Behind { leaving, level }
-    FurtherBehind { ended_invitations, unix_origin }
+    FurtherBehind { ended_invitations, unix_origin, timing }
 }
 
 impl State {
@@ -107,13 +109,13 @@ impl kasha_viewstamped::State for State {
         let &Self { digest, next_member, group_wanted, ref former_members, .. } = self;
         Beside { digest, next_member, group_wanted, former_members: former_members.clone() }.put(&mut bytes);
         self.put(&mut bytes);
-        let further = !self.ended_invitations.is_empty() || self.unix_origin.is_some();
+        let further = !self.ended_invitations.is_empty() || self.unix_origin.is_some() || self.timing.is_some();
         if further || self.level > Level::FIRST || !self.leaving.is_empty() {
             Behind { leaving: self.leaving.clone(), level: self.level }.put(&mut bytes);
         }
         if further {
             let (ended_invitations, unix_origin) = (self.ended_invitations.clone(), self.unix_origin);
-            FurtherBehind { ended_invitations, unix_origin }.put(&mut bytes);
+            FurtherBehind { ended_invitations, unix_origin, timing: self.timing }.put(&mut bytes);
         }
         bytes
     }
@@ -132,8 +134,8 @@ impl kasha_viewstamped::State for State {
             (state.leaving, state.level) = (leaving, level);
         }
         if !reader.rest().is_empty() {
-            let FurtherBehind { ended_invitations, unix_origin } = whole(reader)?;
-            (state.ended_invitations, state.unix_origin) = (ended_invitations, unix_origin);
+            let FurtherBehind { ended_invitations, unix_origin, timing } = whole(reader)?;
+            (state.ended_invitations, state.unix_origin, state.timing) = (ended_invitations, unix_origin, timing);
         }
         (state.digest, state.next_member) = (digest, next_member);
         (state.group_wanted, state.former_members) = (group_wanted, former_members);

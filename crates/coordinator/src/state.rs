@@ -23,6 +23,7 @@ use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
 use crate::members::EndedInvitation;
 use crate::options::CoordinatorOptions;
 use crate::time::Anchor;
+use crate::timing::Timing;
 use crate::{Command, placement};
 
 /// The member that makes a cluster. Those that join later get other ids.
@@ -72,6 +73,8 @@ pub struct State {
     /// From where ClusterTime goes on if the coordinator starts again in the same boot of its machine.
     pub(crate) time_anchor: Anchor,
     pub(crate) clients_below: ClientId,
+    /// The term of node leases and the drift bound; none in a state of before they were settings (R9.12).
+    pub(crate) timing: Option<Timing>,
     /// The unix time of ClusterTime 0, once a leader has said it (R10.12).
     pub(crate) unix_origin: Option<UnixMillis>,
     /// Every node lease that still runs ends within this time, also leases that an earlier process granted (F1).
@@ -131,6 +134,7 @@ impl State {
             group_wanted: options.group,
             former_members: Vec::new(),
             ended_invitations: Vec::new(),
+            timing: None,
             unix_origin: None,
             leaving: Vec::new(),
             level: options.levels.latest(),
@@ -172,6 +176,12 @@ impl State {
     #[must_use]
     pub fn time_reserved(&self) -> ClusterTime {
         self.time_reserved
+    }
+
+    /// The term of node leases and the drift bound, once a leader has said them.
+    #[must_use]
+    pub fn timing(&self) -> Option<Timing> {
+        self.timing
     }
 
     /// The unix time of ClusterTime 0, once a leader has said it.
@@ -317,6 +327,7 @@ impl State {
             Command::ReserveTime { .. }
             | Command::ReserveClients { .. }
             | Command::UnixOrigin { .. }
+            | Command::Timing { .. }
             | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
@@ -331,6 +342,7 @@ impl State {
                 (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
             }
             Command::ReserveClients { below } => self.clients_below = below,
+            Command::Timing { timing } => self.timing = Some(timing),
             Command::UnixOrigin { origin } => self.unix_origin = Some(origin),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
@@ -536,6 +548,7 @@ impl State {
             group_wanted: 1,
             former_members: Vec::new(),
             ended_invitations: Vec::new(),
+            timing: None,
             unix_origin: None,
             leaving: Vec::new(),
             level: Level::FIRST,

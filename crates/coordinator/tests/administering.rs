@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{MemberId, NodeId};
-use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, RemoveMember};
+use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, Lease, RemoveMember};
 use kasha_wire::message::{AdminOutcome, Administer, Administered};
 use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
 
@@ -436,4 +436,26 @@ fn r9_6_who_was_invited_and_removed_is_invited_as_the_same_member() {
     }
     group.run(5_000);
     assert!(group.is_well() && group.counting().len() == SIZE, "{:?}", group.config(0).group);
+}
+
+/// A lead begins with a lease, so another member leads next. No primary is moved by that.
+#[test]
+fn r9_12_an_operator_changes_the_lease() {
+    let mut group = Group::serving();
+    let before = (group.leader(), group.config(group.leader()).shards.clone());
+    for millis in [300, 1_000, 300] {
+        let done = group.obey(Lease(millis));
+        assert!(done.contains(if millis == 300 { "300ms" } else { "1s" }), "{done}");
+        group.run(3_000);
+        let leader = group.leader();
+        let timing = group.member(leader).coordinator.state().timing().expect("it is a setting");
+        assert_eq!(timing.lease().as_millis(), u128::from(millis));
+    }
+    let leader = group.leader();
+    assert_ne!(leader, before.0);
+    assert_eq!(group.config(leader).shards, before.1);
+    group.kill(leader);
+    group.run(3_000);
+    let next = group.leader();
+    assert_eq!(group.member(next).coordinator.state().timing().map(|timing| timing.lease().as_millis()), Some(300));
 }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use crate::common::*;
-use kasha_coordinator::{CoordinatorOptions, StartError};
+use kasha_coordinator::{CoordinatorOptions, StartError, Timing};
 use kasha_machine::{Input, Machine};
 use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Epoch, ListVersion, NodeId, ShardId, TableId, Tick,
 };
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};
-use kasha_wire::message::{Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AdminOrder, AdminOutcome, Report, TableCommand, TableOutcome};
 use kasha_wire::{AnyMessage, Durability, message};
 
 fn goodbye(answers: &[AnyMessage]) -> Option<&str> {
@@ -281,10 +281,33 @@ fn a_restarted_coordinator_waits_a_full_lease() {
     assert_eq!(world.shard(0).primary, NodeId(2));
 }
 
-/// Restarts the coordinator with another lease, and a drift bound of a twentieth.
+/// An operator orders another lease, with a drift bound of a twentieth, and the coordinator starts again.
 fn restart_with(world: &mut World, lease: Duration) {
-    (world.options.node_lease, world.options.drift_bound) = (lease, lease / 20);
+    if world.coordinator.state().timing().map(Timing::lease) == Some(lease) {
+        return world.restart();
+    }
+    let order = AdminOrder::Lease(u64::try_from(lease.as_millis()).unwrap());
+    let ordered = world.ask(CLIENT, &message::Administer { nonce: 1, order });
+    let [AnyMessage::Administered(message::Administered { outcome, .. })] = &ordered[..] else { panic!("{ordered:?}") };
+    assert!(!matches!(outcome, AdminOutcome::Refused(_)), "{outcome:?}");
     world.restart();
+}
+
+#[test]
+fn r9_12_flags_do_not_change_the_lease_of_a_cluster() {
+    let mut world = World::serving(3, 1, 1);
+    (world.options.node_lease, world.options.drift_bound) = (LEASE / 5, LEASE / 100);
+    world.restart();
+    world.run(2_000);
+    assert_eq!(world.beat(1, 0, Vec::new()), Some(950), "the cluster has a lease of a second");
+    let mut order = |millis| world.ask(CLIENT, &message::Administer { nonce: 1, order: AdminOrder::Lease(millis) });
+    for impossible in [0, 9, 60_001, u64::MAX] {
+        let answer = order(impossible);
+        let [AnyMessage::Administered(message::Administered { outcome, .. })] = &answer[..] else {
+            panic!("{answer:?}")
+        };
+        assert!(matches!(outcome, AdminOutcome::Refused(why) if why.contains("K0510")), "{outcome:?}");
+    }
 }
 
 /// Node 1, the shard's primary, is cut off but alive. Returns the moment at which another node becomes primary.

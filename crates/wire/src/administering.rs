@@ -19,6 +19,8 @@ pub enum AdminOrder {
     GroupOf(u8),
     /// The cluster works at the highest level that all of its processes can work at.
     Finalize,
+    /// Node leases have so many milliseconds (R9.12).
+    Lease(u64),
 }
 
 /// Whether what an operator wants is so. The text is for a person.
@@ -41,6 +43,7 @@ impl Wire for AdminOrder {
             Self::GroupOf(_) => 3,
             Self::Finalize => 4,
             Self::RemoveLost(_) => 5,
+            Self::Lease(_) => 6,
         };
         tag.put(out);
         match self {
@@ -48,6 +51,7 @@ impl Wire for AdminOrder {
                 node.put(out)
             }
             Self::GroupOf(members) => members.put(out),
+            Self::Lease(millis) => millis.put(out),
             Self::Finalize => {}
         }
     }
@@ -59,6 +63,7 @@ impl Wire for AdminOrder {
             3 => Self::GroupOf(from.take()?),
             4 => Self::Finalize,
             5 => Self::RemoveLost(from.take()?),
+            6 => Self::Lease(from.take()?),
             _ => return Err(DecodeError::Invalid("an operator's order")),
         })
     }

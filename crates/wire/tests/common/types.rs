@@ -277,6 +277,7 @@ variants! {
         super::any().prop_map(AdminOrder::GroupOf) => AdminOrder::GroupOf(Sample::one(next)),
         Just(AdminOrder::Finalize) => AdminOrder::Finalize,
         super::any().prop_map(AdminOrder::RemoveLost) => AdminOrder::RemoveLost(Sample::one(next)),
+        super::any().prop_map(AdminOrder::Lease) => AdminOrder::Lease(Sample::one(next)),
     ]
     AdminOutcome: |next| [
         super::any().prop_map(AdminOutcome::Done) => AdminOutcome::Done(Sample::one(next)),

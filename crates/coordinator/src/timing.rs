@@ -1,0 +1,65 @@
+//! The term of node leases and the drift bound, as the cluster has them (R9.12).
+//!
+//! Flags seed a new cluster. Then the state has both, whatever flags a member is started with: with different flags the bound of leases would
+//! move with each election. An operator changes the lease by an order, and the next lead begins with it (F1: `Lead::begin`).
+
+use std::time::Duration;
+
+use kasha_wire::wire_struct;
+
+use crate::CoordinatorOptions;
+use crate::check::{Checked, must};
+
+/// The term of node leases, and how far two clocks may drift apart in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    lease_micros: u64,
+    drift_micros: u64,
+}
+
+wire_struct! {
+    Timing { lease_micros, drift_micros }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Timing {
+    /// What an operator may order at most: whoever waits longer for a fail-over has mistaken the unit.
+    const LEASE_MAX: Duration = Duration::from_secs(60);
+
+    /// With a drift bound of a twentieth.
+    #[must_use]
+    pub fn of_lease(lease: Duration) -> Self {
+        Self { lease_micros: micros(lease), drift_micros: micros(lease / 20) }
+    }
+
+    pub(crate) fn of(options: &CoordinatorOptions) -> Self {
+        Self { lease_micros: micros(options.node_lease), drift_micros: micros(options.drift_bound) }
+    }
+
+    /// The term of a lease.
+    #[must_use]
+    pub fn lease(self) -> Duration {
+        Duration::from_micros(self.lease_micros)
+    }
+
+    /// How far two clocks may drift apart in it.
+    #[must_use]
+    pub fn drift(self) -> Duration {
+        Duration::from_micros(self.drift_micros)
+    }
+
+    /// Whether an operator may order that.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check(self) -> Checked {
+        let (lease, drift) = (self.lease(), self.drift());
+        must!(lease >= Duration::from_millis(10), "a lease has 10 ms at least, and not {lease:?}");
+        must!(lease <= Self::LEASE_MAX, "a lease has a minute at most, and not {lease:?}");
+        must!(drift < lease / 2, "a lease of {lease:?} is not more than twice the drift bound {drift:?}");
+        Ok(())
+    }
+}
