@@ -94,6 +94,9 @@ fn show(tried: &Tried) {
     }
 }
 
+/// The exit code if the bug that was asked for has no row here.
+const NOT_OURS: u8 = 3;
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let options = match parse(&arguments) {
@@ -104,6 +107,10 @@ fn main() -> ExitCode {
         }
     };
     let rows = rows(&options);
+    if let Some(bug) = options.only.filter(|_| rows.is_empty()) {
+        println!("{}: {} The tests of its crate catch it, and not the simulator", bug.name(), rule(bug));
+        return ExitCode::from(NOT_OURS);
+    }
     let honest = options.only.is_none() && options.everywhere.is_none() && options.depth == Depth::All;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (done, all) = (AtomicU64::new(0), runs_at_most(&rows, honest));
