@@ -319,7 +319,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));
     world.add_watcher(Box::new(ExpiryByVerdict::new(configurations, cores)));
     world.add_watcher(Box::new(CountsGrow::default()));
-    world.add_watcher(Box::new(TimeGoesOn::new(shape.exact_time)));
+    world.add_watcher(Box::new(TimeGoesOn::new(shape.exact_time, shape.coordinators > 1)));
     world.add_watcher(Box::new(OneGroup::default()));
     world.add_watcher(Box::new(WitnessKeeps::default()));
     world.add_watcher(Box::new(FloorsBind::default()));

@@ -2,11 +2,14 @@
 //! of this boot does. All boots together move it ahead of the time that passes by one reservation at most. In the scenario that is for
 //! it, what a client takes ClusterTime for in an update, and the time to live that it tells, are right to 100 ms.
 //!
+//! In a group another member may lead in between, of another boot, and reserve a time that it never tells: a leader after it does not tell less. So
+//! views of one boot are compared if no view between them was another's.
+//!
 //! A frame may leave long after its time was read, because it waits for a file. So what is told is never compared downwards.
 
 use std::collections::BTreeMap;
 
-use kasha_types::{BootId, ClusterTime};
+use kasha_types::{BootId, ClusterTime, ViewNumber};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{HeartbeatAnswer, LeaseRenewed, LeaseVerdict, SessionOpened};
 use kasha_wire::{Body, RequestView};
@@ -39,10 +42,13 @@ pub struct TimeTold {
     pub left: u64,
 }
 
+/// In which boot of a machine, and in which run of views without another's between them: 0 where the coordinator has one member.
+type Lead = (BootId, u64);
+
 /// One boot of the coordinator's machine.
 #[derive(Clone, Copy, Debug)]
 struct Boot {
-    id: BootId,
+    id: Lead,
     clock: Clock,
     /// The first telling in this boot.
     first_at: SimTime,
@@ -54,6 +60,9 @@ struct Boot {
 #[derive(Debug, Default)]
 pub struct TimeGoesOn {
     is_strict: bool,
+    is_group: bool,
+    /// Of each member: the last view of its own, and how often another's may have been between two of these.
+    views: BTreeMap<ProcessId, (ViewNumber, u64)>,
     boot: Option<Boot>,
     /// The first boot of the run, as it was when it ended.
     first: Option<(Boot, SimTime)>,
@@ -74,11 +83,18 @@ fn millis_of(count: u64) -> i64 {
 impl TimeGoesOn {
     /// `is_strict`: the network is as it should be, and nobody stops for long, so that clients must be right.
     #[must_use]
-    pub fn new(is_strict: bool) -> Self {
-        Self { is_strict, ..Self::default() }
+    pub fn new(is_strict: bool, is_group: bool) -> Self {
+        Self { is_strict, is_group, ..Self::default() }
     }
 
-    fn on_told(&mut self, time: ClusterTime, id: BootId, clock: Clock, now: SimTime) {
+    /// A member leads this view.
+    fn on_view(&mut self, member: ProcessId, view: ViewNumber) {
+        let (last, others) = self.views.entry(member).or_insert((view, 0));
+        *others += u64::from(view.0 > last.0 + 1);
+        *last = view.max(*last);
+    }
+
+    fn on_told(&mut self, time: ClusterTime, id: Lead, clock: Clock, now: SimTime) {
         let ahead = millis_of(time.0) - millis_of(clock.read(now).0 / 1_000_000);
         match &mut self.boot {
             Some(boot) if boot.id == id && now > boot.first_at.after(SETTLES) => {
@@ -166,6 +182,9 @@ impl Watch for TimeGoesOn {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         let sender = &view.processes[sent.from.0];
         if sender.name.starts_with("coordinator") {
+            if let Some(HeartbeatAnswer { view, .. }) = sent.message().filter(|_| self.is_group) {
+                self.on_view(sent.from, view);
+            }
             let told = None
                 .or_else(|| sent.message().map(|HeartbeatAnswer { cluster_time, .. }| cluster_time))
                 .or_else(|| sent.message().map(|SessionOpened { cluster_time, .. }| cluster_time))
@@ -174,7 +193,8 @@ impl Watch for TimeGoesOn {
             let host = &view.hosts[sender.host.0];
             // A coordinator that only listens tells no time (R9.13).
             if let Some(time) = told.filter(|&time| time > ClusterTime(0)) {
-                self.on_told(time, host.boot, host.clock, view.now);
+                let (_, others) = self.views.get(&sent.from).copied().unwrap_or_default();
+                self.on_told(time, (host.boot, others), host.clock, view.now);
             }
         } else if let Some(client) = sent.target.filter(|target| view.processes[target.0].name.starts_with("client")) {
             self.answered.entry(client).or_insert(view.now);
@@ -210,11 +230,11 @@ mod tests {
 
     /// Violations of a run that tells, in this boot, a time that is so much ahead of the clock.
     fn told(tellings: &[(u64, BootId, u64)]) -> Vec<String> {
-        let mut watch = TimeGoesOn::new(true);
+        let mut watch = TimeGoesOn::new(true, false);
         for &(at, boot, ahead) in tellings {
             let clock = if boot == BOOT { Clock::new(0, 0) } else { Clock::booted(SimTime(0), &mut Rng::new(1)) };
             let now = SimTime(millis(at));
-            watch.on_told(ClusterTime(clock.read(now).0 / 1_000_000 + ahead), boot, clock, now);
+            watch.on_told(ClusterTime(clock.read(now).0 / 1_000_000 + ahead), (boot, 0), clock, now);
         }
         watch.take_violations()
     }
@@ -229,6 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn views_of_one_boot_are_compared_if_none_is_between_them() {
+        for (views, found) in [([3, 4], 1), ([3, 5], 0)] {
+            let (mut watch, member) = (TimeGoesOn::new(false, true), ProcessId(1));
+            for (view, (at, ahead)) in views.into_iter().zip([(0, 0), (2_600, 500)]) {
+                watch.on_view(member, ViewNumber(view));
+                let lead = (BOOT, watch.views[&member].1);
+                watch.on_told(ClusterTime(at + ahead), lead, Clock::new(0, 0), SimTime(millis(at)));
+            }
+            assert_eq!(watch.take_violations().len(), found);
+        }
+    }
+
+    #[test]
     fn all_boots_together_add_a_second() {
         let other = |id: u128| BootId(1 + id);
         assert_eq!(told(&[(0, BOOT, 0), (100, other(1), 900), (200, other(2), 950)]), Vec::<String>::new());
@@ -237,9 +270,9 @@ mod tests {
 
     #[test]
     fn clients_are_right_to_a_tenth_of_a_second() {
-        let mut watch = TimeGoesOn::new(true);
+        let mut watch = TimeGoesOn::new(true, false);
         let tell = |watch: &mut TimeGoesOn, at| {
-            watch.on_told(ClusterTime(at + 50), BOOT, Clock::new(0, 0), SimTime(millis(at)))
+            watch.on_told(ClusterTime(at + 50), (BOOT, 0), Clock::new(0, 0), SimTime(millis(at)))
         };
         (0..50).for_each(|step| tell(&mut watch, step * 100));
         let begins = |watch: &mut TimeGoesOn, begun| {
