@@ -679,6 +679,17 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// The lease of a cluster that exists is the one that it has (R9.12).
+fn warn_of_lease(coordinator: &Coordinator, chosen: Duration) {
+    let timing = coordinator.state().timing().map(Timing::lease);
+    if let Some(lease) = timing.filter(|&lease| lease != chosen && chosen != NODE_LEASE) {
+        tracing::warn!(
+            "the cluster has a lease of {lease:?}, so lease = {chosen:?} counts for nothing here: an operator changes it (kasha admin coordinator \
+             lease)"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -716,16 +727,5 @@ mod tests {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "SIGABRT: {said}");
         assert!(said.contains("an assertion") && said.contains("K0409"), "{said}");
-    }
-}
-
-/// The lease of a cluster that exists is the one that it has (R9.12).
-fn warn_of_lease(coordinator: &Coordinator, chosen: Duration) {
-    let timing = coordinator.state().timing().map(Timing::lease);
-    if let Some(lease) = timing.filter(|&lease| lease != chosen && chosen != NODE_LEASE) {
-        tracing::warn!(
-            "the cluster has a lease of {lease:?}, so lease = {chosen:?} counts for nothing here: an operator changes it (kasha admin coordinator \
-             lease)"
-        );
     }
 }

@@ -185,7 +185,7 @@ impl Leading<'_> {
             return self.begin(&[Command::Timing { timing }], format!("node leases are to have {:?}", timing.lease()));
         }
         let members = self.member.ledger.lists().members;
-        match Timing::of(&self.member.options) == timing {
+        match self.member.options.timing() == timing {
             true => Done(format!("node leases have {:?}", timing.lease())),
             false if members.len() == 1 => Done(format!(
                 "node leases have {:?} when the process of the coordinator starts again: its group has one member",

@@ -73,15 +73,6 @@ impl State {
             Command::GiveUpMembers { shard, epoch, recover_from } => {
                 self.permits_giving_up(*shard, *epoch, Some(recover_from))
             }
-            Command::ReserveTime { to, least, .. } => {
-                must!(*to >= self.time_reserved, "F2: reservations only grow");
-                must!(least <= to, "F2: ClusterTime stays within its reservation");
-                Ok(())
-            }
-            Command::ReserveClients { below } => {
-                must!(*below >= self.clients_below, "F2: reservations only grow");
-                Ok(())
-            }
             Command::Table { .. } => {
                 must!(!self.configuration.shards.is_empty(), "tables need shards");
                 Ok(())
@@ -93,13 +84,30 @@ impl State {
             | Command::MemberLeaves { .. }
             | Command::MemberStays { .. }
             | Command::Raise { .. } => self.permits_of_group(command),
-            Command::Timing { timing } => timing.check(),
-            Command::UnixOrigin { .. } => {
-                must!(self.unix_origin.is_none(), "R10.12: the unix time of ClusterTime 0 is said once");
-                Ok(())
-            }
+            Command::ReserveTime { .. }
+            | Command::ReserveClients { .. }
+            | Command::UnixOrigin { .. }
+            | Command::Timing { .. } => self.permits_unpublished(command),
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
+    }
+
+    fn permits_unpublished(&self, command: &Command) -> Checked {
+        match command {
+            Command::ReserveTime { to, least, .. } => {
+                must!(*to >= self.time_reserved, "F2: reservations only grow");
+                must!(least <= to, "F2: ClusterTime stays within its reservation");
+            }
+            Command::ReserveClients { below } => {
+                must!(*below >= self.clients_below, "F2: reservations only grow");
+            }
+            Command::UnixOrigin { .. } => {
+                must!(self.unix_origin.is_none(), "R10.12: the unix time of ClusterTime 0 is said once");
+            }
+            Command::Timing { timing } => timing.check()?,
+            _ => unreachable!("it changes the configuration: {command:?}"),
+        }
+        Ok(())
     }
 
     fn permits_promotion(&self, shard: ShardId, epoch: Epoch, primary: NodeId, recover_from: &[NodeId]) -> Checked {

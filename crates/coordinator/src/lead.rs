@@ -23,7 +23,6 @@ use crate::overtaken::Overtaken;
 use crate::remembered::{Recalled, Told};
 use crate::tables::TableWaiters;
 use crate::time::{ClusterClock, Found};
-use crate::timing::Timing;
 use crate::{Command, CoordinatorOptions, State};
 
 /// The lead of a member.
@@ -164,7 +163,7 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
         commands.push(Command::GroupWanted { members: options.group });
     }
     if state.timing.is_none() {
-        commands.push(Command::Timing { timing: Timing::of(options) });
+        commands.push(Command::Timing { timing: options.timing() });
     }
     // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
     let millis = options.lease_bound_millis();

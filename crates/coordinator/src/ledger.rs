@@ -68,7 +68,9 @@ fn replica(
     now: Tick,
 ) -> Replica<State, Remembered> {
     let timing = Options::new(options.node_lease);
-    let replica = Replica::start(member, timing, stored, Remembered::start(options, note, now), options.seed, now);
+    let &CoordinatorOptions { node_lease, drift_bound, client_lease_millis, boot, .. } = options;
+    let remembered = Remembered::start((node_lease, drift_bound), client_lease_millis, boot, note, now);
+    let replica = Replica::start(member, timing, stored, remembered, options.seed, now);
     replica.expect("what was found was checked")
 }
 

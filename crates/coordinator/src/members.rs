@@ -2,22 +2,12 @@
 
 use kasha_types::MemberId;
 use kasha_viewstamped::MEMBERS_MAX;
-use kasha_wire::{GroupMember, wire_struct};
+use kasha_wire::GroupMember;
 
 use crate::check::{Checked, must};
 use crate::limits::{COUNT_MAX, FORMER_MEMBERS_MAX, GROUP_MAX};
+use crate::state::EndedInvitation;
 use crate::{Command, State};
-
-/// An invitation that ended before the folder counted. The folder may have become this member: it can be invited as no other one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EndedInvitation {
-    folder: u32,
-    member: MemberId,
-}
-
-wire_struct! {
-    EndedInvitation { folder, member }
-}
 
 impl State {
     pub(crate) fn permits_group_of(members: u8) -> Checked {

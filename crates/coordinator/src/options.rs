@@ -131,6 +131,10 @@ impl CoordinatorOptions {
         GroupMember { member, node: self.node, folder: self.process.identity(), address: self.address }
     }
 
+    pub(crate) fn timing(&self) -> Timing {
+        Timing::new(self.node_lease, self.drift_bound)
+    }
+
     /// The longest time that a lease may run after its grant, by our clock and with any drift, in milliseconds.
     pub(crate) fn lease_bound_millis(&self) -> u64 {
         let bound = self.node_lease + self.drift_bound;

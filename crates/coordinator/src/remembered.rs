@@ -18,7 +18,6 @@ use kasha_types::{BootId, ClientId, ClusterTime, Tick};
 use kasha_viewstamped::{MemberId, Memory};
 use kasha_wire::{Reader, Wire, wire_struct};
 
-use crate::CoordinatorOptions;
 use crate::clients::{self, ClientLeases, Granted};
 
 /// ClusterTime at some moment.
@@ -71,8 +70,7 @@ wire_struct! {
 
 impl RememberedTime {
     /// Of a process that starts with the note of the one before.
-    fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
-        let &CoordinatorOptions { node_lease, drift_bound, boot, .. } = options;
+    fn start((node_lease, drift_bound): (Duration, Duration), boot: Option<BootId>, note: &[u8], now: Tick) -> Self {
         let found = Reader::new(note).take().ok();
         let ours = found.filter(|note: &Note| Some(note.boot) == boot && note.clock <= now);
         let last = ours.map(|note| (note.told, note.clock));
@@ -133,15 +131,16 @@ pub(crate) struct Remembered {
 
 impl Remembered {
     /// Of a process that has just started: it remembers no client, and of time what stood beside the last record.
-    pub(crate) fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Self {
-        let clients = ClientLeases::new(options.client_lease_millis);
-        Self {
-            time: RememberedTime::start(options, note, now),
-            clients,
-            boot: options.boot,
-            is_beginning: false,
-            lacks_time: false,
-        }
+    /// `timing`: lease and drift bound. `client_lease_millis`: the term of a client's lease.
+    pub(crate) fn start(
+        timing: (Duration, Duration),
+        client_lease_millis: u64,
+        boot: Option<BootId>,
+        note: &[u8],
+        now: Tick,
+    ) -> Self {
+        let (time, clients) = (RememberedTime::start(timing, boot, note, now), ClientLeases::new(client_lease_millis));
+        Self { time, clients, boot, is_beginning: false, lacks_time: false }
     }
 
     /// A leader tells this time.
@@ -255,11 +254,17 @@ mod tests {
     use kasha_types::ClusterId;
 
     use super::*;
+    use crate::CoordinatorOptions;
     use crate::clients::Standing;
 
     fn remembered() -> RememberedTime {
         let (node_lease, drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
         RememberedTime { node_lease, drift_bound, last: None }
+    }
+
+    fn start(options: &CoordinatorOptions, note: &[u8], now: Tick) -> Remembered {
+        let timing = (options.node_lease, options.drift_bound);
+        Remembered::start(timing, options.client_lease_millis, options.boot, note, now)
     }
 
     fn at(millis: u64) -> Tick {
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn r9_4_a_member_counts_on_from_a_round_and_slow() {
         let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
-        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
+        let new = || Remembered { time: remembered(), ..start(&options, &[], at(0)) };
         let (mut leader, mut other) = (new(), new());
         leader.time.note(at(0), told(5_000, 5_000));
         leader.clients.lead(ClientId(1), ClusterTime(5_000), ClusterTime(5_000));
@@ -291,13 +296,12 @@ mod tests {
         let mut options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
         (options.node_lease, options.drift_bound) = (Duration::from_millis(500), Duration::from_millis(25));
         options.boot = Some(BootId(7));
-        let mut before = Remembered::start(&options, &[], at(0));
+        let mut before = start(&options, &[], at(0));
         assert_eq!(before.note(at(0)), b"");
         before.time.note(at(1_000), told(5_000, 5_800));
         let note = before.note(at(2_000));
-        let vote = |options: &_, note, now| {
-            decoded(&Remembered::start(options, note, now).recall(now, false)).expect("a vote").told
-        };
+        let vote =
+            |options: &_, note, now| decoded(&start(options, note, now).recall(now, false)).expect("a vote").told;
         let again = told(15_450, 5_800);
         assert_eq!(vote(&options, &note, at(12_000)), Some(again), "what has passed, but not what was told since");
         assert_eq!(vote(&options, &note, at(1_999)), None, "a clock that went back");
@@ -332,7 +336,7 @@ mod tests {
     #[test]
     fn r9_4_a_lead_that_begins_passes_on_no_old_time() {
         let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
-        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
+        let new = || Remembered { time: remembered(), ..start(&options, &[], at(0)) };
         let (mut leader, mut other) = (new(), new());
         leader.time.note(at(0), told(5_000, 5_000));
         leader.begins(false);
@@ -353,7 +357,7 @@ mod tests {
     fn r9_4_a_member_remembers_a_client_that_a_later_leader_may_not_call_expired() {
         let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
         let term = options.client_lease_millis;
-        let new = || Remembered { time: remembered(), ..Remembered::start(&options, &[], at(0)) };
+        let new = || Remembered { time: remembered(), ..start(&options, &[], at(0)) };
         let (mut leader, mut other, mut next) = (new(), new(), new());
         leader.clients.lead(ClientId(1), ClusterTime(5_000), ClusterTime(5_000));
         leader.tell(at(0), told(5_000, 5_000));

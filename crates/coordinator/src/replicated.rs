@@ -15,8 +15,8 @@
 use kasha_types::{MemberId, UnixMillis};
 use kasha_wire::{Level, Reader, Wire, wire_struct};
 
-use crate::members::EndedInvitation;
 use crate::start_error::FORMAT_VERSION;
+use crate::state::EndedInvitation;
 use crate::timing::Timing;
 use crate::{Command, State};
 

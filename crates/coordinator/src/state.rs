@@ -20,7 +20,6 @@ use kasha_wire::{
 };
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
-use crate::members::EndedInvitation;
 use crate::options::CoordinatorOptions;
 use crate::time::Anchor;
 use crate::timing::Timing;
@@ -58,6 +57,17 @@ pub(crate) struct TableAnswer {
     pub(crate) outcome: TableOutcome,
     /// The configuration that every core must know before the answer may leave.
     pub(crate) version: ConfigVersion,
+}
+
+/// An invitation that ended before the folder counted. The folder may have become this member: it can be invited as no other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndedInvitation {
+    pub(crate) folder: u32,
+    pub(crate) member: MemberId,
+}
+
+wire_struct! {
+    EndedInvitation { folder, member }
 }
 
 /// The coordinator's state machine.

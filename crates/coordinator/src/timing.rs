@@ -7,9 +7,6 @@ use std::time::Duration;
 
 use kasha_wire::wire_struct;
 
-use crate::CoordinatorOptions;
-use crate::check::{Checked, must};
-
 /// The term of node leases, and how far two clocks may drift apart in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
@@ -32,11 +29,11 @@ impl Timing {
     /// With a drift bound of a twentieth.
     #[must_use]
     pub fn of_lease(lease: Duration) -> Self {
-        Self { lease_micros: micros(lease), drift_micros: micros(lease / 20) }
+        Self::new(lease, lease / 20)
     }
 
-    pub(crate) fn of(options: &CoordinatorOptions) -> Self {
-        Self { lease_micros: micros(options.node_lease), drift_micros: micros(options.drift_bound) }
+    pub(crate) fn new(lease: Duration, drift: Duration) -> Self {
+        Self { lease_micros: micros(lease), drift_micros: micros(drift) }
     }
 
     /// The term of a lease.
@@ -55,11 +52,14 @@ impl Timing {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn check(self) -> Checked {
+    pub(crate) fn check(self) -> Result<(), String> {
         let (lease, drift) = (self.lease(), self.drift());
-        must!(lease >= Duration::from_millis(10), "a lease has 10 ms at least, and not {lease:?}");
-        must!(lease <= Self::LEASE_MAX, "a lease has a minute at most, and not {lease:?}");
-        must!(drift < lease / 2, "a lease of {lease:?} is not more than twice the drift bound {drift:?}");
+        if lease < Duration::from_millis(10) || lease > Self::LEASE_MAX {
+            return Err(format!("a lease has from 10 ms to a minute, and not {lease:?}"));
+        }
+        if drift >= lease / 2 {
+            return Err(format!("a lease of {lease:?} is not more than twice the drift bound {drift:?}"));
+        }
         Ok(())
     }
 }
