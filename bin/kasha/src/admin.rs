@@ -39,7 +39,7 @@ enum AdminCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// The members of the coordinator's group, and which of them leads
+    /// The members of the coordinator's group, which of them leads, and the lease of nodes
     Coordinator {
         #[command(subcommand)]
         what: GroupCommand,
@@ -63,8 +63,8 @@ enum GroupCommand {
     },
     /// How long the leases of nodes are: how long the cluster waits before it replaces a node whose process died
     Lease {
-        /// With a unit: `500ms`.
-        lease: Written,
+        /// With a unit, from 100ms to 1m. Without it: say what it is.
+        lease: Option<Written>,
     },
 }
 
@@ -73,6 +73,15 @@ struct OfNode {
     /// The node as `kasha status` shows it, or its number.
     #[arg(long, value_parser = parse_node)]
     node: NodeId,
+}
+
+/// A lease has whole milliseconds. None at all would be a question.
+fn in_millis(lease: Duration) -> Result<u64> {
+    let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+    if millis == 0 || lease != Duration::from_millis(millis) {
+        bail!("a lease has whole milliseconds, 100 at least, and not {lease:?} (K0510)");
+    }
+    Ok(millis)
 }
 
 /// `node-3` or `3`.
@@ -98,9 +107,8 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
                 GroupCommand::Remove(OfNode { node }) => AdminOrder::RemoveMember(*node),
                 GroupCommand::Lead(OfNode { node }) => AdminOrder::Lead(*node),
                 GroupCommand::Size { members } => AdminOrder::GroupOf(*members),
-                GroupCommand::Lease { lease: Written(lease) } => {
-                    AdminOrder::Lease(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX))
-                }
+                GroupCommand::Lease { lease: None } => AdminOrder::Lease(0),
+                GroupCommand::Lease { lease: Some(Written(lease)) } => AdminOrder::Lease(in_millis(*lease)?),
             },
         ),
         AdminCommand::Finalize => orders::run(&known(cluster)?, AdminOrder::Finalize),

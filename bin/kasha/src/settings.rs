@@ -126,7 +126,7 @@ settings! {
     #[arg(long, env = "KASHA_MEMORY_MIB")]
     memory_mib: Option<u64>,
     Process
-    /// How long to wait for a silent node before its shards move; the same on all nodes.
+    /// How long a new cluster waits for a node whose process died: 10ms to 1m. Later: kasha admin coordinator lease.
     #[arg(long, env = "KASHA_LEASE")]
     lease: Option<Written>,
     Process

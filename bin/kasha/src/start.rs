@@ -62,7 +62,7 @@ pub struct StartArguments {
     /// Memory for the log of each replica, in MiB.
     #[arg(long, env = "KASHA_MEMORY_MIB", default_value_t = 1024)]
     memory_mib: u64,
-    /// How long to wait for a silent node before its shards move.
+    /// How long a new cluster waits for a node whose process died: 10ms to 1m. Later: kasha admin coordinator lease.
     #[arg(long, env = "KASHA_LEASE", default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
     /// Run each node in a process of its own, so that one of them can be killed. A killed node is started again after 5 s.

@@ -106,9 +106,14 @@ impl TellCommits {
             let direction = if ahead > 0 { "ahead of" } else { "behind" };
             #[expect(clippy::cast_precision_loss, reason = "it is shown")]
             let seconds = ahead.unsigned_abs() as f64 / 1_000.0;
-            tracing::warn!("the clock of this machine is {seconds:.1} s {direction} ClusterTime: set it right (K0513)");
+            tracing::warn!(
+                "the clock of this machine is {seconds:.1} s {direction} ClusterTime: look which of the two is wrong (K0513)"
+            );
         }
-        self.far_wall_told = far.is_some();
+        if far.is_none() && self.far_wall_told && machine.leads() {
+            tracing::warn!("the clock of this machine is less than ten seconds away from ClusterTime again");
+        }
+        self.far_wall_told = far.is_some() || (self.far_wall_told && !machine.leads());
     }
 
     fn tell_loss(&mut self, now: Tick, loss: Loss) {

@@ -27,7 +27,7 @@ impl Leading<'_> {
             AdminOrder::Lead(node) => self.let_lead(now, node),
             AdminOrder::GroupOf(members) => self.make_group_of(members),
             AdminOrder::Finalize => self.finalize(),
-            AdminOrder::Lease(millis) => self.make_leases(now, millis),
+            AdminOrder::Lease(millis) => self.make_leases(millis),
         };
         Administered { nonce, outcome }
     }
@@ -176,9 +176,13 @@ impl Leading<'_> {
     }
 
     /// Node leases have this term. A lead begins with a term, so another member leads next; one that is alone goes on until it starts again.
-    fn make_leases(&mut self, now: Tick, millis: u64) -> AdminOutcome {
+    /// No milliseconds: what is it?
+    fn make_leases(&mut self, millis: u64) -> AdminOutcome {
+        if millis == 0 {
+            return Done(format!("node leases have {:?}", self.member.options.node_lease));
+        }
         let timing = Timing::of_lease(Duration::from_millis(millis));
-        if let Err(why) = timing.check() {
+        if let Err(why) = timing.may_be_ordered() {
             return refused(why);
         }
         if self.decided().timing != Some(timing) {
@@ -191,10 +195,11 @@ impl Leading<'_> {
                 "node leases have {:?} when the process of the coordinator starts again: its group has one member",
                 timing.lease()
             )),
-            false => {
-                self.hand_over_to_anybody(now, &members);
-                Later(format!("node leases have {:?} when another member leads", timing.lease()))
-            }
+            false if self.others_that_may_lead(&members).is_empty() => Later(format!(
+                "node leases have {:?} when another member leads, and there is none that speaks, and stays",
+                timing.lease()
+            )),
+            false => Later(format!("node leases have {:?} when another member leads", timing.lease())),
         }
     }
 

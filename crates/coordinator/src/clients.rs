@@ -204,12 +204,12 @@ impl ClientLeases {
         let (mut seen, mut last, mut expired) = (0, ClientId(0), Vec::new());
         for (&client, &expiry) in slice {
             (seen, last) = (seen + 1, client);
-            let is_long_over = now > expiry.after_millis(self.term_millis + self.term_millis / 4);
+            let is_long_over = now > expiry.after_millis(self.term_millis.saturating_add(self.term_millis / 4));
             if is_long_over && self.standing(now, client) == Standing::Expired {
                 expired.push(client);
             }
         }
-        self.sweep_from = if seen < CLIENTS_SWEPT_MAX { ClientId(0) } else { ClientId(last.0 + 1) };
+        self.sweep_from = if seen < CLIENTS_SWEPT_MAX { ClientId(0) } else { ClientId(last.0.saturating_add(1)) };
         for client in expired {
             self.expiries.remove(&client);
             assert_eq!(self.standing(now, client), Standing::Expired, "R4.6: a verdict is final");
@@ -312,5 +312,14 @@ mod tests {
         assert_eq!(leases.expiries.len(), 10);
         leases.sweep(ClusterTime(1000));
         assert!(leases.expiries.is_empty());
+    }
+
+    #[test]
+    fn an_absurd_client_id_of_another_member_stops_nobody() {
+        let mut leases = ClientLeases::new(100);
+        let granted = |client| Granted { client: ClientId(client), expiry: ClusterTime(0) };
+        let count = CLIENTS_SWEPT_MAX as u64;
+        leases.note(&(1..count).chain([u64::MAX]).map(granted).collect::<Vec<_>>());
+        leases.sweep(ClusterTime(1));
     }
 }

@@ -82,6 +82,11 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// Another lease, from now on.
+    pub(crate) fn set_lease(&mut self, lease: Duration) {
+        self.lease = lease;
+    }
+
     pub(crate) fn new(lease: Duration) -> Self {
         Self {
             lease,

@@ -15,6 +15,7 @@ use kasha_wire::message::ConfigurationIs;
 use crate::evidence::Sight;
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases, Vouches};
+use crate::limits::WALL_LEAST;
 use crate::member::Member;
 use crate::membership::nodes_cut_off_with_us;
 use crate::memory::Memory;
@@ -65,10 +66,8 @@ pub(crate) struct Lead {
 impl Lead {
     /// Begins to lead from what the member's log holds. What leading needs at once is decided here.
     pub(crate) fn begin(member: &mut Member, now: Tick, recalled: Recalled) -> Self {
+        member.follow_timing();
         let Member { options, ledger, overheard, .. } = member;
-        if let Some(timing) = ledger.decided().timing {
-            (options.node_lease, options.drift_bound) = (timing.lease(), timing.drift());
-        }
         let state = ledger.decided();
         let mut overheard = std::mem::take(overheard);
         if planted::is_on(Bug::EvidenceForgotten) {
@@ -262,8 +261,9 @@ impl Leading<'_> {
 
     /// The clock on the wall was read (R10.12).
     pub(crate) fn on_unix_time(&mut self, now: Tick, unix: UnixMillis) {
-        // Before its first placement it may have lost its folder, and not know that yet.
-        if !self.lead.memory.may_decide() || self.decided().configuration.shards.is_empty() {
+        // Before its first placement it may have lost its folder, and not know that yet. A machine without a battery begins in 1970.
+        let is_placed = !self.decided().configuration.shards.is_empty();
+        if !self.lead.memory.may_decide() || !is_placed || unix < WALL_LEAST {
             return;
         }
         match self.decided().unix_origin {
@@ -272,7 +272,8 @@ impl Leading<'_> {
                 self.decide(Command::UnixOrigin { origin: UnixMillis(unix.0.saturating_sub(passed.0)) });
             }
             Some(origin) => {
-                let by_wall = ClusterTime(unix.0.saturating_sub(origin.0));
+                let millis = |unix: UnixMillis| i64::try_from(unix.0).unwrap_or(i64::MAX);
+                let by_wall = millis(unix).saturating_sub(millis(origin));
                 self.lead.wall_ahead = self.lead.clock.see_wall(now, by_wall);
             }
         }

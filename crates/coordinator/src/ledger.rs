@@ -170,6 +170,11 @@ impl Ledger {
         self.replica.memory_mut().tell(now, told);
     }
 
+    /// The lease by which the group elects.
+    pub(crate) fn set_lease(&mut self, lease: Duration) {
+        self.replica.set_options(Options::new(lease));
+    }
+
     /// The leases of clients, as far as this member remembers them.
     pub(crate) fn clients(&self) -> &ClientLeases {
         &self.replica.memory().clients

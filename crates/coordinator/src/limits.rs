@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kasha_types::UnixMillis;
+
 /// How far ahead ClusterTime is reserved on file (R4.7): two fsyncs in each second of an idle cluster. All starts in
 /// another boot together skip at most so much, and values that end lose as much of their lifetime.
 pub const TIME_AHEAD_MILLIS: u64 = 1_000;
@@ -9,8 +11,11 @@ pub const TIME_AHEAD_MILLIS: u64 = 1_000;
 /// ClusterTime goes towards the clock on the wall by this part of the time at most: half a percent (R10.12).
 pub const STEERED_PART: u64 = 200;
 
+/// A clock on the wall that shows less (September 2020) was never set.
+pub const WALL_LEAST: UnixMillis = UnixMillis(1_600_000_000_000);
+
 /// If the clock on the wall is farther away than this, ClusterTime does not follow it (R10.12).
-pub const WALL_NEAR_MILLIS: i64 = 10_000;
+pub const WALL_NEAR_MILLIS: u64 = 10_000;
 
 /// Client ids reserved at a time (R4.7): one fsync for so many sessions; a restart skips at most so many ids.
 pub const CLIENT_IDS_AHEAD: u64 = 1024;

@@ -148,7 +148,7 @@ impl Coordinator {
     #[must_use]
     pub fn far_wall(&self) -> Option<i64> {
         let ahead = self.lead.as_ref()?.wall_ahead;
-        (ahead.abs() > WALL_NEAR_MILLIS).then_some(ahead)
+        (ahead.unsigned_abs() > WALL_NEAR_MILLIS).then_some(ahead)
     }
 
     /// The shards of which a node has promised more than this coordinator knows.
@@ -279,6 +279,9 @@ impl Machine for Coordinator {
         self.notice_stall(now);
         self.member.ledger.on_tick(now);
         self.follow_log(out);
+        if self.lead.is_none() {
+            self.member.follow_timing();
+        }
         self.member.tell_what_is_open(out);
         if let Some(mut leading) = self.leading() {
             leading.end_turn(now, &mut Out::new(out));

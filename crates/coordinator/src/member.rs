@@ -70,6 +70,16 @@ impl Member {
         }
     }
 
+    /// Takes over the lease that the state has by now (R9.12): a leader when its lead begins, the others at once.
+    pub(crate) fn follow_timing(&mut self) {
+        let Some(timing) = self.ledger.decided().timing.filter(|&timing| timing != self.options.timing()) else {
+            return;
+        };
+        (self.options.node_lease, self.options.drift_bound) = (timing.lease(), timing.drift());
+        self.ledger.set_lease(timing.lease());
+        self.evidence.set_lease(timing.lease());
+    }
+
     /// Notes the time. Returns whether the last step was so long ago that a leader, whose ticks come sooner, was stalled.
     pub(crate) fn note_time(&mut self, now: Tick) -> bool {
         let was_stalled = now.since(self.last_step) > self.options.node_lease / 2;

@@ -32,8 +32,10 @@ impl Leading<'_> {
     /// One step towards the group that is wanted.
     pub(crate) fn see_to_members(&mut self, now: Tick) {
         let members = self.member.ledger.lists().members;
+        self.forget_who_has_left(&members);
         self.note_silent(now);
         self.note_addresses();
+        self.hand_over_for_timing(now, &members);
         self.fit_the_group_to_the_nodes(now, &members);
         let wanted = usize::from(self.decided().group_wanted);
         let replaced_by = self.member.options.replaces_after;
@@ -48,6 +50,13 @@ impl Leading<'_> {
             let needless: Vec<_> = self.invited(&members).collect();
             needless.into_iter().for_each(|member| self.decide(Command::InvitationEnds { member }));
         }
+    }
+
+    /// An earlier leader has removed a member, and the word that it is gone was lost with the lead. It has counted, so it is no invitation that ends.
+    fn forget_who_has_left(&mut self, members: &BTreeSet<MemberId>) {
+        let has_left = |of: &MemberId| !members.contains(of);
+        let left: Vec<_> = self.decided().leaving.iter().copied().filter(has_left).collect();
+        left.into_iter().for_each(|member| self.decide(Command::MemberGone { member }));
     }
 
     /// Those that were invited and do not count yet.
@@ -124,22 +133,38 @@ impl Leading<'_> {
         // Who has just begun to lead has not heard everybody yet.
         let knows = now.since(self.lead.since) >= self.silence();
         let leaves = may_leave.filter(|_| knows).find(leaves_a_majority);
-        if let Some(member) = leaves
-            && self.member.ledger.change(now, &Change::Remove(member))
-        {
+        let Some(member) = leaves else { return };
+        // The state says that it has counted, before it is out of the list.
+        if !self.decided().leaving.contains(&member) {
+            return self.decide(Command::MemberLeaves { member });
+        }
+        if self.member.ledger.change(now, &Change::Remove(member)) {
             self.decide(Command::MemberGone { member });
         }
     }
 
-    /// Another member is to lead, any: this leader is to leave, or a setting counts from the beginning of a lead. One after the other is asked, since the disk of one may hang.
-    pub(crate) fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
-        let leaving = &self.decided().leaving;
-        let may_lead = |of: &&MemberId| !leaving.contains(of) && !self.lead.silent.contains_key(of);
+    /// Other members that speak, and stay: whoever follows the one that was asked last to lead comes first, since the disk of one may hang.
+    pub(crate) fn others_that_may_lead(&self, members: &BTreeSet<MemberId>) -> Vec<MemberId> {
+        let (me, leaving) = (self.member.ledger.me(), &self.decided().leaving);
+        let may_lead = |of: &&MemberId| **of != me && !leaving.contains(of) && !self.lead.silent.contains_key(of);
         let asked = self.lead.handed_over.map_or(MemberId(0), |(asked, _)| asked);
-        let behind = members.range(MemberId(asked.0 + 1)..).chain(members).filter(|&&of| of != self.member.ledger.me());
-        let in_turn: Vec<_> = behind.filter(may_lead).copied().collect();
+        let behind = members.range(MemberId(asked.0 + 1)..).chain(members.range(..=asked));
+        behind.filter(may_lead).copied().collect()
+    }
+
+    /// Another member is to lead, any: this leader is to leave, or a setting counts from the beginning of a lead.
+    fn hand_over_to_anybody(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
         if !self.has_just_handed_over(now) {
-            let _ = in_turn.into_iter().find(|&to| self.hand_over(now, to));
+            let others = self.others_that_may_lead(members);
+            let _ = others.into_iter().find(|&to| self.hand_over(now, to));
+        }
+    }
+
+    /// An operator has changed the lease: the next lead begins with that (R9.12). A leader that lacked the order would begin with the one before.
+    fn hand_over_for_timing(&mut self, now: Tick, members: &BTreeSet<MemberId>) {
+        let wanted = self.member.ledger.committed().timing;
+        if members.len() > 1 && wanted.is_some_and(|timing| timing != self.member.options.timing()) {
+            self.hand_over_to_anybody(now, members);
         }
     }
 

@@ -228,6 +228,9 @@ impl CoordinatorOptions {
                 self.node_lease, self.drift_bound
             ));
         }
+        if let Err(why) = self.timing().check() {
+            return wrong(format!("{why}: choose another lease"));
+        }
         if self.promotions_max == 0 {
             return wrong("0 new terms in a lease: raise it, nothing could ever be recovered".into());
         }

@@ -102,7 +102,7 @@ impl ClusterClock {
         let Told { time: passed, most } =
             recalled.greatest.unwrap_or(Told { time: ClusterTime(0), most: ClusterTime(0) });
         // Nobody is told more than is reserved, nor is more reserved: a greater time is nobody's.
-        let most = most.min(reserved.max(passed.after_millis(2 * TIME_AHEAD_MILLIS)));
+        let most = most.min(reserved.max(passed.after_millis(TIME_AHEAD_MILLIS)));
         let by_our_clock = found.by_clock_of(boot, now);
         let (time, least) = match by_our_clock {
             Some(time) => (time.max(passed), found.least.max(time.min(reserved)).max(most)),
@@ -113,7 +113,7 @@ impl ClusterClock {
         let keeps_anchor = by_our_clock == Some(time);
         let anchor = if keeps_anchor { found } else { Anchor { boot, clock: now, time, least } };
         let mut clock = Self { anchor, handed_out: least, behind_wall: 0 };
-        let command = match keeps_anchor {
+        let command = match keeps_anchor && least <= reserved {
             true => clock.reservation_due(now, reserved),
             false => Some(clock.reservation(now, reserved)),
         };
@@ -149,13 +149,12 @@ impl ClusterClock {
         is_due.then(|| self.reservation(now, reserved))
     }
 
-    /// The clock on the wall shows what makes ClusterTime this. ClusterTime goes there slowly, from one reservation to the next. If it is far
+    /// The clock on the wall shows what makes ClusterTime this, in milliseconds. ClusterTime goes there slowly, from one reservation to the next. If it is far
     /// away, one of the two is wrong, and nobody knows which: ClusterTime goes on by the clock of the boot. Returns by how much the wall is
     /// ahead.
-    pub(crate) fn see_wall(&mut self, now: Tick, by_wall: ClusterTime) -> i64 {
-        let millis = |time: ClusterTime| i64::try_from(time.0).unwrap_or(i64::MAX);
-        let behind = millis(by_wall).saturating_sub(millis(self.anchor.at(now)));
-        self.behind_wall = if behind.abs() <= WALL_NEAR_MILLIS { behind } else { 0 };
+    pub(crate) fn see_wall(&mut self, now: Tick, by_wall: i64) -> i64 {
+        let behind = by_wall.saturating_sub(i64::try_from(self.anchor.at(now).0).unwrap_or(i64::MAX));
+        self.behind_wall = if behind.unsigned_abs() <= WALL_NEAR_MILLIS { behind } else { 0 };
         behind
     }
 
@@ -176,7 +175,7 @@ impl ClusterClock {
         let clock = before.after(Duration::from_millis(time.0 - then.0));
         let time = ClusterTime(time.0.saturating_add_signed(self.steer(time.0 - then.0)));
         self.anchor = Anchor { boot, clock, time, least: self.handed_out };
-        let to = time.after_millis(TIME_AHEAD_MILLIS).max(reserved);
+        let to = time.after_millis(TIME_AHEAD_MILLIS).max(reserved).max(self.handed_out);
         Command::ReserveTime { to, boot, clock, time, least: self.handed_out }
     }
 }
@@ -296,13 +295,14 @@ mod tests {
     /// Half a percent of the time that passes, and never back.
     #[test]
     fn r10_12_time_goes_to_the_clock_on_the_wall() {
-        for (ahead, ends) in [(900, 900), (-900, -900), (9_000, 1_000), (10_001, 0), (i64::MAX, 0)] {
+        for (ahead, ends) in
+            [(900, 900), (-900, -900), (9_000, 1_000), (10_001, 0), (-10_001, 0), (i64::MAX, 0), (i64::MIN, 0)]
+        {
             let mut process = Process::first(at(0));
             let (mut told, mut wall) = (0, 0);
             for second in 1..=200_u64 {
                 wall = 1 + i64::try_from(second * 1_000).unwrap();
-                let by_wall = u64::try_from(wall.saturating_add(ahead)).unwrap_or(0);
-                process.clock.see_wall(at(second * 1_000_000), ClusterTime(by_wall));
+                process.clock.see_wall(at(second * 1_000_000), wall.saturating_add(ahead));
                 let now = process.tells(at(second * 1_000_000));
                 assert!((995..=1_005).contains(&(now - told)) || second == 1, "{told}, then {now}");
                 told = now;
@@ -364,5 +364,17 @@ mod tests {
         assert_eq!(process.tells(at(0)), 1_001);
         assert_eq!(process.clock.observe(at(0), ClusterTime(7), process.reserved), None);
         assert_eq!(process.restarted(BOOT, at(5_000)).tells(at(5_000)), 1_006, "a restart knows of it, too");
+    }
+
+    /// Found by review: a member whose memory was wrong by more than a second stopped every leader for which it voted.
+    #[test]
+    fn r9_4_a_vote_with_an_absurd_time_stops_no_leader() {
+        for (boot, clock, time) in [(OTHER, Tick(0), 5_000), (BOOT, at(0), 4_600)] {
+            let told = Told { time: ClusterTime(time), most: ClusterTime(u64::MAX) };
+            let recalled = Recalled { greatest: Some(told), by_all: true };
+            let anchor = Anchor { boot, clock, time: ClusterTime(4_500), least: ClusterTime(4_500) };
+            let mut process = Process::elected(anchor, 5_500, BOOT, at(200_000), false, recalled);
+            assert!(process.tells(at(200_000)) <= process.reserved.0);
+        }
     }
 }

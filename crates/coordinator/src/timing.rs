@@ -23,8 +23,11 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Timing {
-    /// What an operator may order at most: whoever waits longer for a fail-over has mistaken the unit.
+    /// At most: whoever waits longer for a fail-over has mistaken the unit.
     const LEASE_MAX: Duration = Duration::from_secs(60);
+
+    /// What an operator may order at least: nodes that have not heard of it speak often enough for that.
+    const ORDERED_MIN: Duration = Duration::from_millis(100);
 
     /// With a drift bound of a twentieth.
     #[must_use]
@@ -49,6 +52,20 @@ impl Timing {
     }
 
     /// Whether an operator may order that.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_be_ordered(self) -> Result<(), String> {
+        self.check()?;
+        match self.lease() {
+            lease if lease < Self::ORDERED_MIN => {
+                Err(format!("a lease has {:?} at least, and not {lease:?}", Self::ORDERED_MIN))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it can be so.
     ///
     /// # Errors
     /// Why not.

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{MemberId, NodeId};
@@ -458,4 +459,65 @@ fn r9_12_an_operator_changes_the_lease() {
     group.run(3_000);
     let next = group.leader();
     assert_eq!(group.member(next).coordinator.state().timing().map(|timing| timing.lease().as_millis()), Some(300));
+}
+
+/// Found by review: the leader dies when the list without the member is committed, and the word that the member is gone is not. The next one took
+/// the member for an invitation that ends, and invited the folder again.
+#[test]
+fn r9_6_who_has_left_is_invited_no_more() {
+    let mut group = Group::serving_of(4);
+    let leader = group.leader();
+    let leaves = *group.config(leader).group.iter().rev().find(|of| usize::from(of.node.0) - 1 != leader).unwrap();
+    group.loses = Some(19);
+    for _ in 0..20 {
+        if group.mute.is_none() && group.leaders().len() == 1 {
+            let _ = group.order(RemoveMember(leaves.node));
+        }
+    }
+    let muted = group.mute.take().expect("the leader has lost what it said");
+    group.run(3_000);
+    group.loses = None;
+    group.kill(muted);
+    group.start(muted);
+    group.run(10_000);
+    let leader = group.leader();
+    assert!(
+        !group.config(leader).group.iter().any(|of| of.member == leaves.member),
+        "{:?}",
+        group.config(leader).group
+    );
+    let other = group.config(leader).group.iter().find(|of| usize::from(of.node.0) - 1 != leader).unwrap().node;
+    for _ in 0..10 {
+        if group.leaders().len() == 1 {
+            let _ = group.order(RemoveMember(other));
+        }
+    }
+    group.run(5_000);
+    let leader = group.leader();
+    assert!(!group.config(leader).group.iter().any(|of| of.folder == leaves.folder), "a folder becomes a member once");
+}
+
+/// Found by review: rounds gathered questions for an eighth of the lease before, so that a shorter one was over when it was told.
+#[test]
+fn r9_12_a_shorter_lease_is_told_before_it_is_over() {
+    let mut group = Group::with(|options| {
+        options.node_lease = Duration::from_secs(30);
+        options.drift_bound = options.node_lease / 20;
+    });
+    group.run(20_000);
+    group.obey(Lease(300));
+    group.run(40_000);
+    let leader = group.leader();
+    let node = group.nodes[&NodeId(1)].clone();
+    for _ in 0..20 {
+        let now = group.now;
+        let mut beat = group.member(leader).heartbeat_of(&node, 0, node.reports());
+        (beat.sent, beat.answered) = (now, now);
+        group.answers.clear();
+        group.member(leader).send_at(now, STRANGER, &beat);
+        group.settle();
+        group.run(50);
+        let is_told = |answer: &AnyMessage| matches!(answer, AnyMessage::HeartbeatAnswer(said) if said.sent == now && said.lease_millis == 285);
+        assert!(group.answers.iter().any(|(_, answer)| is_told(answer)), "{:?}", group.answers);
+    }
 }

@@ -17,6 +17,7 @@ pub(crate) mod options;
 mod view;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_types::planted::{self, Bug};
@@ -40,6 +41,8 @@ pub struct Node {
     pub(crate) replicas: BTreeMap<ShardId, Replica>,
     pub(crate) witnesses: Witnesses,
     pub(crate) next_heartbeat: Tick,
+    /// Between two heartbeats.
+    pub(crate) beat: Duration,
     pub(crate) next_flush: Tick,
     pub(crate) links: Links,
     /// When the newest heartbeat was sent that the coordinator answered.
@@ -68,6 +71,7 @@ impl Node {
         assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
         assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
         assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
+        let beat = heartbeat::beat_of(options.heartbeat);
         let mut core = Core::new(options);
         if let Some(address) = core.options.coordinator {
             core.coordinator.learn(address, [], out);
@@ -109,6 +113,7 @@ impl Node {
             replicas,
             witnesses,
             next_heartbeat: now,
+            beat,
             next_flush: now,
             links: Links::new(now),
             answered: now,

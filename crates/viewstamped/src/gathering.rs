@@ -140,7 +140,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         piece: &[u8],
         next: Option<u64>,
     ) {
-        if view != self.view {
+        if view != self.view || next.is_some_and(|next| next <= at.behind) {
             return;
         }
         match &mut self.role {

@@ -200,6 +200,11 @@ impl<S: State, M: Memory> Replica<S, M> {
         &mut self.memory
     }
 
+    /// Other time-outs, from now on. All members should have the same.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
     /// The newest list of members.
     #[must_use]
     pub fn lists(&self) -> Lists {

@@ -19,7 +19,7 @@ pub enum AdminOrder {
     GroupOf(u8),
     /// The cluster works at the highest level that all of its processes can work at.
     Finalize,
-    /// Node leases have so many milliseconds (R9.12).
+    /// Node leases have so many milliseconds (R9.12); with 0 the answer says what they have.
     Lease(u64),
 }
 

@@ -188,7 +188,7 @@ impl Node {
                 self.core.note_time_and_clients(out);
                 self.answered = self.answered.max(sent.min(now));
                 if lease_millis > 0 && sent <= now {
-                    self.core.options.beat_often_enough(lease_millis);
+                    self.beat_often_enough(lease_millis);
                     let from = if planted::is_on(Bug::LeaseFromReply) { now } else { sent };
                     let until = from.after(std::time::Duration::from_millis(lease_millis));
                     self.core.lease_until = self.core.lease_until.max(until);

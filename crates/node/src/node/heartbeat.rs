@@ -1,7 +1,9 @@
 //! What a core tells unasked: that it is alive, and news of the configuration.
 
+use std::time::Duration;
+
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
-use kasha_types::{ConfigVersion, CoreId, NodeId, ShardId, Tick};
+use kasha_types::{ConfigVersion, CoreId, NodeId, ShardId, Tick, limits};
 use kasha_wire::message::{ConfigurationIs, GetConfiguration, Heartbeat, Knowledge, NotLeader, ShardKnowledge};
 use kasha_wire::{Configuration, GroupMember, Message};
 
@@ -11,10 +13,27 @@ use crate::node::Node;
 
 /// A lease, in heartbeats.
 const HEARTBEATS_IN_LEASE: u32 = 8;
+/// The longest time between two heartbeats, whatever the flags say: the cluster's lease may be shorter by now than they say (R9.12), and who has no
+/// lease does not learn of it. Two of these are within the shortest lease that an operator may order.
+const BEAT_MAX: Duration = Duration::from_nanos(limits::NODE_LEASE.as_nanos() as u64 / HEARTBEATS_IN_LEASE as u64);
 /// The coordinator answers nothing for so long, in leases, before another node is asked about it: an election takes less.
 const UNANSWERED_LEASES: u32 = 6;
 
+/// The time between two heartbeats, by this node's flags.
+pub(crate) fn beat_of(heartbeat: Duration) -> Duration {
+    heartbeat.min(BEAT_MAX)
+}
+
 impl Node {
+    /// A lease of so many milliseconds was granted. It may be shorter than this node's flags say: heartbeats come often enough for that.
+    pub(crate) fn beat_often_enough(&mut self, lease_millis: u64) {
+        let enough = Duration::from_millis(lease_millis) / (HEARTBEATS_IN_LEASE - 1);
+        if enough < self.beat {
+            self.beat = enough;
+            self.next_heartbeat = self.next_heartbeat.min(self.answered.after(enough));
+        }
+    }
+
     /// Tells the configuration, or, if the asker has it, the next one as soon as it is here.
     pub(crate) fn tell_configuration(&mut self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
@@ -50,7 +69,7 @@ impl Node {
     pub(crate) fn heartbeat(&mut self, now: Tick, out: &mut Effects) {
         // A disk that hangs, and does not fail, stops every answer of ours: others must take over.
         if self.core.disk_hangs(now, self.core.options.patience) {
-            self.next_heartbeat = now.after(self.core.options.heartbeat);
+            self.next_heartbeat = now.after(self.beat);
             return;
         }
         self.links.look(&self.core, now, &self.replicas, out);
@@ -66,7 +85,7 @@ impl Node {
         if now < self.next_heartbeat && !news {
             return;
         }
-        self.next_heartbeat = now.after(self.core.options.heartbeat);
+        self.next_heartbeat = now.after(self.beat);
         let options = &self.core.options;
         let heartbeat = Heartbeat {
             core: options.core,
@@ -136,5 +155,19 @@ impl Node {
             ShardKnowledge { shard, list, promised: Default::default(), set: Default::default() }
         }));
         Knowledge { configuration, clients_below, shards }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r9_12_heartbeats_come_often_enough_for_a_lease_that_a_node_has_not_heard_of() {
+        let shortest_ordered = Duration::from_millis(100);
+        for flag in [1, 62, 1_250] {
+            assert!(beat_of(Duration::from_millis(flag)) < shortest_ordered * 2 / 3);
+        }
+        assert_eq!(beat_of(Duration::from_millis(50)), Duration::from_millis(50));
     }
 }

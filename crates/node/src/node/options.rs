@@ -110,11 +110,6 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// An operator may have made leases shorter than this node's flags say (R9.12): heartbeats come often enough for those, too.
-    pub(crate) fn beat_often_enough(&mut self, lease_millis: u64) {
-        self.heartbeat = self.heartbeat.min(Duration::from_millis(lease_millis) / 7);
-    }
-
     /// The usual options of a core.
     #[must_use]
     pub fn new(
