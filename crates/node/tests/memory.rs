@@ -129,7 +129,7 @@ fn run(core: &mut Core, sequences: std::ops::Range<u64>, list: ListVersion) -> (
     let mut answers = 0;
     ALLOCATIONS.set(0);
     for sequence in sequences {
-        core.now = core.now.after(Duration::from_micros(20));
+        core.now = core.now.after(Duration::from_micros(5));
         let key = format!("key {}", sequence % KEYS);
         let body = Core::body((1, sequence), sequence, None, &Update::put(key.as_bytes(), &[7; 100]));
         let cluster_time = kasha_types::ClusterTime(0);
