@@ -1,8 +1,9 @@
 //! What one core answers, rule by rule.
 
 use crate::common::{CONN, Core, Heard, SHARD, TABLE, configuration};
+use kasha_machine::Endpoint;
 use kasha_node::Baseline;
-use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Slot, TableId, Tick};
+use kasha_types::{ClientId, ClusterTime, CoreId, Epoch, NodeId, Slot, TableId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::{Condition, ItemsBuffer};
 use kasha_wire::status::Memory;
@@ -314,6 +315,19 @@ fn the_coordinator_s_word_is_the_coordinator_s_only() {
         assert!(core.said_goodbye());
     }
     assert!(done(&result_of(core.update((1, 1), 1, &put(b"k", b"v")))));
+}
+
+/// Found by a newcomer: a node asks another one for the configuration when no coordinator answers. If that one has just started it names the
+/// members that it knows of, and the node took that for a message of another version (K0206).
+#[test]
+fn a_node_that_knows_no_configuration_either_may_say_so() {
+    let mut core = Core::serving();
+    let said = message::NotLeader { view: kasha_types::ViewNumber(3), leader: None, group: Vec::new() };
+    core.shell.sent.clear();
+    core.message_from(Endpoint::Core(CoreId { node: NodeId(2), core: 0 }), said.clone());
+    assert!(core.shell.sent.is_empty(), "{:?}", core.shell.sent);
+    core.message_from(CONN, said);
+    assert!(core.said_goodbye(), "a stranger has nothing to say of that");
 }
 
 #[test]

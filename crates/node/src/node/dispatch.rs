@@ -142,6 +142,8 @@ impl Node {
             {
                 self.hear_of_coordinator(&configuration, out);
             }
+            // A node that was asked for the configuration, and knows none itself: the asker knows as much.
+            ToNode::NotLeader(_) if matches!(from, Endpoint::Core(_)) => {}
             // Time and terms that a stranger makes up could not be taken back (F2).
             ToNode::Orders(_) | ToNode::NotLeader(_) if !self.core.coordinator.is_leader(from) => return false,
             ToNode::Orders(order) => self.on_order(now, from, order, out),
