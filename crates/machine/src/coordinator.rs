@@ -128,7 +128,8 @@ impl CoordinatorLinks {
             return;
         }
         self.told = view;
-        self.asked = None;
+        // Who knows of no leader has perhaps left, and does not know that: another one is asked after a while.
+        self.asked = self.asked.filter(|_| leader.is_none());
         // It may lag, and lack a member of whom we know.
         let members = self.members.iter().map(|(&member, &address)| (member, address)).chain(told).collect();
         self.set_members(members, out);
@@ -229,6 +230,12 @@ mod tests {
             [0, 400, 600, 900].map(|millis| links.ask(at(millis))),
             [members[2], members[2], Endpoint::Member(MemberId(4)), Endpoint::Member(MemberId(4))]
         );
+        let mut alone = CoordinatorLinks::default();
+        alone.redirect(ViewNumber(1), None, group(&[1, 2, 3]), &mut out);
+        for (millis, asked) in [(0, members[0]), (400, members[0]), (600, members[1]), (1_200, members[2])] {
+            assert_eq!(alone.ask(at(millis)), asked, "who has left, and does not know that, is not asked for ever");
+            alone.redirect(ViewNumber(1), None, group(&[1, 2, 3]), &mut out);
+        }
         links.hear_of(([10, 0, 0, 1], 8).into(), group(&[8]), &mut out);
         assert!(links.all().any(|end| end == Endpoint::Member(MemberId(8))), "it may lead by now");
         links.learn(([10, 0, 0, 1], 9).into(), group(&[9]), &mut out);
