@@ -75,11 +75,11 @@ struct OfNode {
     node: NodeId,
 }
 
-/// A lease has whole milliseconds. None at all would be a question.
+/// An order has whole milliseconds.
 fn in_millis(lease: Duration) -> Result<u64> {
     let millis = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-    if millis == 0 || lease != Duration::from_millis(millis) {
-        bail!("a lease has whole milliseconds, 100 at least, and not {lease:?} (K0510)");
+    if lease != Duration::from_millis(millis) {
+        bail!("a lease has whole milliseconds, and not {lease:?} (K0510)");
     }
     Ok(millis)
 }
@@ -107,7 +107,7 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
                 GroupCommand::Remove(OfNode { node }) => AdminOrder::RemoveMember(*node),
                 GroupCommand::Lead(OfNode { node }) => AdminOrder::Lead(*node),
                 GroupCommand::Size { members } => AdminOrder::GroupOf(*members),
-                GroupCommand::Lease { lease: None } => AdminOrder::Lease(0),
+                GroupCommand::Lease { lease: None } => AdminOrder::SayLease,
                 GroupCommand::Lease { lease: Some(Written(lease)) } => AdminOrder::Lease(in_millis(*lease)?),
             },
         ),

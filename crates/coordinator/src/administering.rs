@@ -28,6 +28,7 @@ impl Leading<'_> {
             AdminOrder::GroupOf(members) => self.make_group_of(members),
             AdminOrder::Finalize => self.finalize(),
             AdminOrder::Lease(millis) => self.make_leases(millis),
+            AdminOrder::SayLease => Done(format!("node leases have {:?}", self.member.options.node_lease)),
         };
         Administered { nonce, outcome }
     }
@@ -176,11 +177,7 @@ impl Leading<'_> {
     }
 
     /// Node leases have this term. A lead begins with a term, so another member leads next; one that is alone goes on until it starts again.
-    /// No milliseconds: what is it?
     fn make_leases(&mut self, millis: u64) -> AdminOutcome {
-        if millis == 0 {
-            return Done(format!("node leases have {:?}", self.member.options.node_lease));
-        }
         let timing = Timing::of_lease(Duration::from_millis(millis));
         if let Err(why) = timing.may_be_ordered() {
             return refused(why);

@@ -223,15 +223,15 @@ commands! {
         /// The new level.
         level: Level,
     },
-    /// The term of node leases, and how far two clocks may drift apart in one (R9.12). A lead begins with what is committed then.
-    Timing = 26 {
-        /// Both.
-        timing: Timing,
-    },
     /// The unix time of ClusterTime 0: it is said once (R10.12).
     UnixOrigin = 25 {
         /// By the clock on the wall of the leader of that time.
         origin: UnixMillis,
+    },
+    /// The term of node leases, and how far two clocks may drift apart in one (R9.12). A lead begins with what is committed then.
+    Timing = 26 {
+        /// Both.
+        timing: Timing,
     },
     /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {

@@ -346,7 +346,9 @@ impl Ledger {
         }
         self.replica.flush();
         self.settle();
-        self.files.set_note(self.replica.memory().note(now));
+        if self.files.has_waiting() {
+            self.files.set_note(self.replica.memory().note(now));
+        }
         self.files.flush(out);
     }
 

@@ -184,6 +184,11 @@ impl Files {
         self.writer.is_full()
     }
 
+    /// Whether a record waits to be written.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.writer.waiting() > 0
+    }
+
     /// What stands beside the next record.
     pub(crate) fn set_note(&mut self, note: Vec<u8>) {
         self.writer.set_note(note);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{MemberId, NodeId};
-use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, Lease, RemoveMember};
+use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, Lease, RemoveMember, SayLease};
 use kasha_wire::message::{AdminOutcome, Administer, Administered};
 use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
 
@@ -451,6 +451,7 @@ fn r9_12_an_operator_changes_the_lease() {
         let leader = group.leader();
         let timing = group.member(leader).coordinator.state().timing().expect("it is a setting");
         assert_eq!(timing.lease().as_millis(), u128::from(millis));
+        assert_eq!(group.obey(SayLease), done);
     }
     let leader = group.leader();
     assert_ne!(leader, before.0);

@@ -306,7 +306,7 @@ fn r9_12_flags_do_not_change_the_lease_of_a_cluster() {
     world.run(2_000);
     assert_eq!(world.beat(1, 0, Vec::new()), Some(950), "the cluster has a lease of a second");
     let mut order = |millis| world.ask(CLIENT, &message::Administer { nonce: 1, order: AdminOrder::Lease(millis) });
-    for impossible in [1, 99, 60_001, u64::MAX] {
+    for impossible in [0, 99, 60_001, u64::MAX] {
         let answer = order(impossible);
         let [AnyMessage::Administered(message::Administered { outcome, .. })] = &answer[..] else {
             panic!("{answer:?}")

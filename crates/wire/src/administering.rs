@@ -19,8 +19,10 @@ pub enum AdminOrder {
     GroupOf(u8),
     /// The cluster works at the highest level that all of its processes can work at.
     Finalize,
-    /// Node leases have so many milliseconds (R9.12); with 0 the answer says what they have.
+    /// Node leases have so many milliseconds (R9.12).
     Lease(u64),
+    /// Nothing is to change: how long are node leases?
+    SayLease,
 }
 
 /// Whether what an operator wants is so. The text is for a person.
@@ -44,6 +46,7 @@ impl Wire for AdminOrder {
             Self::Finalize => 4,
             Self::RemoveLost(_) => 5,
             Self::Lease(_) => 6,
+            Self::SayLease => 7,
         };
         tag.put(out);
         match self {
@@ -52,7 +55,7 @@ impl Wire for AdminOrder {
             }
             Self::GroupOf(members) => members.put(out),
             Self::Lease(millis) => millis.put(out),
-            Self::Finalize => {}
+            Self::Finalize | Self::SayLease => {}
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -64,6 +67,7 @@ impl Wire for AdminOrder {
             4 => Self::Finalize,
             5 => Self::RemoveLost(from.take()?),
             6 => Self::Lease(from.take()?),
+            7 => Self::SayLease,
             _ => return Err(DecodeError::Invalid("an operator's order")),
         })
     }

@@ -278,6 +278,7 @@ variants! {
         Just(AdminOrder::Finalize) => AdminOrder::Finalize,
         super::any().prop_map(AdminOrder::RemoveLost) => AdminOrder::RemoveLost(Sample::one(next)),
         super::any().prop_map(AdminOrder::Lease) => AdminOrder::Lease(Sample::one(next)),
+        Just(AdminOrder::SayLease) => AdminOrder::SayLease,
     ]
     AdminOutcome: |next| [
         super::any().prop_map(AdminOutcome::Done) => AdminOutcome::Done(Sample::one(next)),
