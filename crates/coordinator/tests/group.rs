@@ -55,8 +55,12 @@ pub(crate) struct Group {
     /// Who lost it.
     pub(crate) mute: Option<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
-    /// Which members the nodes do not reach.
-    hidden: BTreeSet<usize>,
+    /// Which members each of these nodes does not reach.
+    pub(crate) hidden: BTreeMap<u16, BTreeSet<usize>>,
+    /// Members that do not hear that they are to lead.
+    pub(crate) deaf_to_orders: BTreeSet<usize>,
+    /// The machines of processes that are on other ones than the rest.
+    machines: BTreeMap<usize, u8>,
     /// Every configuration that was told to anybody.
     told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
@@ -105,7 +109,9 @@ impl Group {
             loses: None,
             mute: None,
             nodes: BTreeMap::new(),
-            hidden: BTreeSet::new(),
+            hidden: BTreeMap::new(),
+            deaf_to_orders: BTreeSet::new(),
+            machines: BTreeMap::new(),
             told: BTreeMap::new(),
             answers: Vec::new(),
             time: None,
@@ -189,7 +195,7 @@ impl Group {
         let target = match to {
             Endpoint::Member(_) => {
                 let route = self.member(from).disk.routes[&to];
-                (0..self.members.len()).find(|index| address(*index) == route)
+                (0..self.members.len()).find(|index| address(*index).port() == route.port())
             }
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
@@ -214,7 +220,7 @@ impl Group {
             Endpoint::Member(_) => Endpoint::Conn(ConnId(MEMBERS + from as u64)),
             _ => {
                 let Some(world) = &self.members[target] else { return };
-                let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(from));
+                let dialled = world.disk.routes.iter().find(|(_, route)| route.port() == address(from).port());
                 dialled.map_or(Endpoint::Conn(ConnId(MEMBERS + from as u64)), |(end, _)| *end)
             }
         };
@@ -225,6 +231,12 @@ impl Group {
             let Ok(kasha_viewstamped::Message::Prepare { entries, .. }) = decoded else { return false };
             entries.iter().any(|entry| matches!(entry, kasha_viewstamped::Entry::Operation(bytes) if bytes[0] == of))
         };
+        if let AnyMessage::Grouped(said) = &message
+            && let Ok(kasha_viewstamped::Message::Lead { .. }) = kasha_viewstamped::Message::decode(&said.message.0)
+            && self.deaf_to_orders.contains(&target)
+        {
+            return;
+        }
         if self.mute.is_none() && self.loses.is_some_and(has_command) {
             self.mute = Some(from);
         }
@@ -262,13 +274,16 @@ impl Group {
                 let mut beat = world.heartbeat_of(node, 0, node.reports());
                 (beat.sent, beat.answered, beat.heard) = (self.now, self.now, heard.collect());
                 let index = usize::from(node.id.0) - 1;
-                beat.control = Some(address(index)).filter(|_| !self.without_control.contains(&index));
+                let machine = self.machines.get(&index).map_or(address(index).ip(), |&last| [10, 0, 1, last].into());
+                let control = SocketAddr::new(machine, address(index).port());
+                beat.control = Some(control).filter(|_| !self.without_control.contains(&index));
                 beat.levels = self.levels.get(&index).copied().unwrap_or_default();
                 beat
             })
             .collect();
         for beat in beats {
-            for index in (0..self.members.len()).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
+            let hidden = self.hidden.get(&beat.core.node.0).cloned().unwrap_or_default();
+            for index in (0..self.members.len()).filter(|index| !hidden.contains(index)) {
                 let now = self.now;
                 if let Some(world) = &mut self.members[index] {
                     world.send_at(now, conn(beat.core.node, 0), &beat);
@@ -283,7 +298,8 @@ impl Group {
         self.folders.insert(index, world.disk.durable);
         let now = self.now;
         for world in self.members.iter_mut().flatten() {
-            let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(index)).map(|(end, _)| *end);
+            let dialled =
+                world.disk.routes.iter().find(|(_, route)| route.port() == address(index).port()).map(|(end, _)| *end);
             world.now = now;
             if let Some(end) = dialled {
                 world.coordinator.step(now, Input::Unreachable(end), &mut world.effects);
@@ -334,6 +350,16 @@ fn r9_14_a_cluster_begins_with_one_member_and_places_nothing_before_it_has_grown
     let ids = BTreeSet::from([1, 2, 3].map(MemberId));
     assert!((0..SIZE).all(|index| group.member(index).coordinator.members() == ids));
     assert!((0..SIZE).all(|index| group.answers(index) == (index == 0)), "the leader answers, and nobody else");
+}
+
+#[test]
+fn r9_14_members_are_placed_on_other_machines_first() {
+    let mut group = Group::of_with(5, |options| options.nodes = 5);
+    group.machines = BTreeMap::from([(3, 4), (4, 4)]);
+    group.run(3_000);
+    let leader = group.leaders()[0];
+    let nodes = group.config(leader).group.iter().map(|of| of.node.0);
+    assert_eq!(nodes.collect::<Vec<_>>(), [1, 4, 2], "one on the other machine, and where all have one, the next");
 }
 
 #[test]
