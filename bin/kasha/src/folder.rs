@@ -128,7 +128,8 @@ fn stored(data: &Path, folders: &[(u16, Owner)]) -> Result<Option<State>> {
 /// What the files of the coordinator in this folder hold. `None`: there is no cluster yet.
 pub fn stored_in(folder: &DataDir) -> Result<Option<State>> {
     let disk = FolderDisk::open(&folder.coordinator())?;
-    Coordinator::stored(&disk, folder.cluster()).context("coordinator: cannot start")
+    let cannot_start = || format!("coordinator: cannot start with {}", folder.coordinator().display());
+    Coordinator::stored(&disk, folder.cluster()).with_context(cannot_start)
 }
 
 /// Without a coordinator's files no folder of a node may be that of a cluster: a new cluster would pass by what the folder holds.
@@ -136,11 +137,10 @@ fn check_unjoined(data: &Path, folders: &[(u16, Owner)]) -> Result<()> {
     for (number, owner) in folders {
         if *number != 1 && owner.cluster != ClusterId(0) {
             bail!(
-                "the data folder {} belongs to {}, and the files of its coordinator, which were in {}, are gone: put them back, \
-                 or give a new cluster a folder of its own with --data (K0105)",
+                "the data folder {} belongs to {}, and the files of its coordinator are in none of the folders here: put back the \
+                 folders of the nodes that had them, or give a new cluster a folder of its own with --data (K0105)",
                 node_folder(data, *number).display(),
-                owner.cluster,
-                node_folder(data, 1).display()
+                owner.cluster
             );
         }
     }

@@ -574,8 +574,8 @@ fn discover_cluster(coordinators: &[Place], resolver: &Resolver) -> Result<Clust
         };
         if began.elapsed() > PATIENCE {
             bail!(
-                "no coordinator answers at {names} ({problem:#}): start the node that hosts it first, or correct the \
-                 address (K0406)"
+                "no coordinator answers at {names} ({problem:#}): start the nodes that host members of its group first (of a new \
+                 cluster: the one with --host-coordinator), or correct the addresses (K0406)"
             );
         }
         if !told && began.elapsed() > SILENCE {
