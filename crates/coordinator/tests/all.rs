@@ -12,6 +12,7 @@ mod giving_up;
 mod group;
 mod links;
 mod log_files;
+mod member_copies;
 mod memory;
 mod overtaken;
 mod own_silence;

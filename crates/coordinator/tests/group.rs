@@ -56,7 +56,7 @@ pub(crate) struct Group {
     pub(crate) mute: Option<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
     /// Which members the nodes do not reach.
-    hidden: BTreeSet<usize>,
+    pub(crate) hidden: BTreeSet<usize>,
     /// Every configuration that was told to anybody.
     told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
@@ -69,6 +69,8 @@ pub(crate) struct Group {
     pub(crate) levels: BTreeMap<usize, Levels>,
     /// What nodes were told when they were sent away.
     pub(crate) goodbyes: Vec<String>,
+    /// What members were told when other members sent them away.
+    pub(crate) sent_away: Vec<(usize, String)>,
     /// Processes that host no member.
     pub(crate) without_control: BTreeSet<usize>,
     /// The term of client leases with which members start again.
@@ -113,6 +115,7 @@ impl Group {
             starts: 1,
             levels: BTreeMap::new(),
             goodbyes: Vec::new(),
+            sent_away: Vec::new(),
             without_control: BTreeSet::new(),
             client_lease_millis: member_options(0).client_lease_millis,
         };
@@ -231,8 +234,10 @@ impl Group {
         if self.mute == Some(from) {
             return;
         }
-        if let (Some(world), AnyMessage::Grouped(message)) = (&mut self.members[target], message) {
-            world.send_at(now, back, &message);
+        match (&mut self.members[target], message) {
+            (Some(world), AnyMessage::Grouped(message)) => world.send_at(now, back, &message),
+            (Some(_), AnyMessage::Goodbye(Goodbye { reason })) => self.sent_away.push((target, reason)),
+            (Some(_) | None, _) => {}
         }
     }
 
