@@ -22,6 +22,15 @@ pub(crate) fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
 }
 
+/// The node that speaks on this connection.
+fn node_at(end: Endpoint) -> Option<NodeId> {
+    match end {
+        STRANGER => None,
+        Endpoint::Conn(ConnId(conn)) if conn < MEMBERS => Some(NodeId(u16::try_from(conn / 100).unwrap())),
+        _ => None,
+    }
+}
+
 /// The options of a process: the `starts`-th one with a folder of this identity.
 pub(crate) fn process_options(index: usize, starts: u32, identity: u32) -> CoordinatorOptions {
     CoordinatorOptions { process: Incarnation::new(starts, identity), ..member_options(index) }
@@ -58,11 +67,13 @@ pub(crate) struct Group {
     /// Which members the nodes do not reach.
     pub(crate) hidden: BTreeSet<usize>,
     /// Every configuration that was told to anybody.
-    told: BTreeMap<ConfigVersion, Configuration>,
+    pub(crate) told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
     pub(crate) answers: Vec<(usize, AnyMessage)>,
     /// The last ClusterTime that a node was told, and by how many milliseconds it was ahead of the time since the first one.
     time: Option<(u64, i64)>,
+    /// Until when each node takes its lease for granted.
+    pub(crate) leases: BTreeMap<NodeId, Tick>,
     first_time: Option<(Tick, u64)>,
     starts: u32,
     /// The levels that processes say, other than ours.
@@ -111,6 +122,7 @@ impl Group {
             told: BTreeMap::new(),
             answers: Vec::new(),
             time: None,
+            leases: BTreeMap::new(),
             first_time: None,
             starts: 1,
             levels: BTreeMap::new(),
@@ -159,6 +171,12 @@ impl Group {
         self.cuts.contains(&(one.min(other), one.max(other)))
     }
 
+    /// No other member hears it, and it hears none.
+    pub(crate) fn isolate(&mut self, index: usize) {
+        let others = (0..self.members.len()).filter(|other| *other != index);
+        self.cuts.extend(others.map(|other| (index.min(other), index.max(other))));
+    }
+
     /// Delivers what was sent, and what follows from it.
     pub(crate) fn settle(&mut self) {
         loop {
@@ -182,6 +200,12 @@ impl Group {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
         }
+        if let (AnyMessage::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis: millis @ 1.., .. }), Some(node)) =
+            (&message, node_at(to))
+        {
+            let until = sent.after(Duration::from_millis(*millis));
+            self.leases.entry(node).and_modify(|known| *known = until.max(*known)).or_insert(until);
+        }
         if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = message {
             let (since, first) = *self.first_time.get_or_insert((self.now, time));
             let passed = i64::try_from(self.now.since(since).as_millis()).unwrap();
@@ -196,11 +220,11 @@ impl Group {
             }
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
-            Endpoint::Conn(ConnId(conn)) => {
+            Endpoint::Conn(_) => {
                 if let AnyMessage::Goodbye(Goodbye { reason }) = &message {
                     self.goodbyes.push(reason.clone());
                 }
-                let node = self.nodes.get_mut(&NodeId(u16::try_from(conn / 100).unwrap())).unwrap();
+                let node = self.nodes.get_mut(&node_at(to).unwrap()).unwrap();
                 if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = message
                     && node.up
                     && node.have() < configuration.version
