@@ -8,9 +8,12 @@ use std::time::Duration;
 use crate::common::*;
 use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
-use kasha_types::{BootId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
-use kasha_wire::message::{ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader};
-use kasha_wire::{AnyMessage, Configuration, Levels, ShardPhase};
+use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
+use kasha_wire::message::{
+    ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened, TableCommand,
+    TableRequest,
+};
+use kasha_wire::{AnyMessage, Configuration, Levels, Message, ShardPhase};
 
 /// Members that there are to be.
 pub(crate) const SIZE: usize = 3;
@@ -345,6 +348,58 @@ impl Group {
         self.run(100);
         let is_answer = |answer: &AnyMessage| matches!(answer, AnyMessage::ConfigurationIs(_));
         self.answers.iter().any(|(from, answer)| *from == index && is_answer(answer))
+    }
+}
+
+impl Group {
+    /// Asks the leader until it answers.
+    pub(crate) fn ask_leader<T>(&mut self, message: &impl Message, answer: impl Fn(&AnyMessage) -> Option<T>) -> T {
+        for _ in 0..200 {
+            self.answers.clear();
+            if let [leader] = self.leaders()[..] {
+                let now = self.now;
+                self.member(leader).send_at(now, STRANGER, message);
+                self.settle();
+            }
+            self.run(50);
+            if let Some(answer) = self.answers.iter().find_map(|(_, message)| answer(message)) {
+                return answer;
+            }
+        }
+        panic!("nobody answers");
+    }
+
+    pub(crate) fn open_session(&mut self) -> ClientId {
+        self.ask_leader(&OpenSession { nonce: 1 }, |answer| match answer {
+            AnyMessage::SessionOpened(SessionOpened { client, .. }) => Some(*client),
+            _ => None,
+        })
+    }
+
+    /// A client makes a table: the one of this number.
+    pub(crate) fn create_table(&mut self, client: ClientId, sequence: u64) {
+        let command = TableCommand::Create(format!("table-{sequence}"));
+        self.ask_leader(&TableRequest { client, sequence, command }, |answer| match answer {
+            AnyMessage::TableAnswer(answer) if answer.sequence == sequence => Some(()),
+            _ => None,
+        });
+    }
+
+    pub(crate) fn has_table(&self, index: usize, sequence: u64) -> bool {
+        self.config(index).table(&format!("table-{sequence}")).is_some()
+    }
+
+    /// The files of a member as they are now.
+    pub(crate) fn copy_of(&mut self, index: usize) -> Files {
+        self.member(index).disk.durable.clone()
+    }
+
+    /// Nobody leads in all that time, not for a moment.
+    pub(crate) fn nobody_leads(&mut self, millis: u64) {
+        for _ in 0..millis / 10 {
+            self.run(10);
+            assert_eq!(self.leaders(), [], "nobody may lead");
+        }
     }
 }
 

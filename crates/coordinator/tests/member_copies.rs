@@ -3,20 +3,15 @@
 
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{BootId, ClientId, ConfigVersion};
+use kasha_wire::AnyMessage;
 use kasha_wire::message::{
     GetConfiguration, Goodbye, OpenSession, RenewLease, SessionOpened, TableCommand, TableRequest,
 };
-use kasha_wire::{AnyMessage, Message};
 
 use crate::common::{Files, MemoryDisk, World, stored};
 use crate::group::{Group, SIZE, STRANGER, address, first_identity, process_options};
 
 impl Group {
-    /// The files of a member as they are now.
-    fn copy_of(&mut self, index: usize) -> Files {
-        self.member(index).disk.durable.clone()
-    }
-
     /// The process of a node ends, and starts again.
     fn restart(&mut self, index: usize) {
         self.kill(index);
@@ -34,14 +29,6 @@ impl Group {
         };
         self.members.resize_with(self.members.len().max(place + 1), || None);
         self.members[place] = Some(World::try_new(options, disk, self.now).unwrap());
-    }
-
-    /// Nobody leads in all that time, not for a moment.
-    fn nobody_leads(&mut self, millis: u64) {
-        for _ in 0..millis / 10 {
-            self.run(10);
-            assert_eq!(self.leaders(), [], "one of three members is there, and an older copy of another one");
-        }
     }
 
     /// Everybody but the member at this place was told nothing, and that one that it is out of date.
@@ -130,44 +117,6 @@ fn r9_6_of_a_start_that_is_not_committed_nobody_is_told() {
     group.start(right);
     group.run(3_000);
     assert_eq!((group.leaders().len(), &group.sent_away[..]), (1, &[][..]));
-}
-
-impl Group {
-    /// Asks the leader until it answers.
-    fn ask_leader<T>(&mut self, message: &impl Message, answer: impl Fn(&AnyMessage) -> Option<T>) -> T {
-        for _ in 0..200 {
-            self.answers.clear();
-            if let [leader] = self.leaders()[..] {
-                let now = self.now;
-                self.member(leader).send_at(now, STRANGER, message);
-                self.settle();
-            }
-            self.run(50);
-            if let Some(answer) = self.answers.iter().find_map(|(_, message)| answer(message)) {
-                return answer;
-            }
-        }
-        panic!("nobody answers");
-    }
-
-    fn open_session(&mut self) -> ClientId {
-        self.ask_leader(&OpenSession { nonce: 1 }, |answer| match answer {
-            AnyMessage::SessionOpened(SessionOpened { client, .. }) => Some(*client),
-            _ => None,
-        })
-    }
-
-    fn create_table(&mut self, client: ClientId, sequence: u64) {
-        let command = TableCommand::Create(format!("table-{sequence}"));
-        self.ask_leader(&TableRequest { client, sequence, command }, |answer| match answer {
-            AnyMessage::TableAnswer(answer) if answer.sequence == sequence => Some(()),
-            _ => None,
-        });
-    }
-
-    fn has_table(&self, index: usize, sequence: u64) -> bool {
-        self.config(index).table(&format!("table-{sequence}")).is_some()
-    }
 }
 
 /// The folder of one member, with the count of its starts as it is, has its files of before some commands. The other two have all of these.
