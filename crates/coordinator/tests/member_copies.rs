@@ -5,7 +5,7 @@ use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{BootId, ClientId, ConfigVersion};
 use kasha_wire::AnyMessage;
 use kasha_wire::message::{
-    GetConfiguration, Goodbye, OpenSession, RenewLease, SessionOpened, TableCommand, TableRequest,
+    GetConfiguration, Goodbye, OpenSession, RenewLease, TableCommand, TableRequest,
 };
 
 use crate::common::{Files, MemoryDisk, World, stored};
