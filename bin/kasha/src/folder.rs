@@ -26,6 +26,8 @@ pub struct Nodes {
     pub members: BTreeSet<u16>,
     /// Those of them whose folders are not here any more.
     pub lost_members: Vec<u16>,
+    /// The node whose process is told what the cluster is to be: the first one, and later the first that is a member.
+    pub host: u16,
 }
 
 impl Nodes {
@@ -70,7 +72,8 @@ impl Nodes {
             check_unjoined(data, &folders)?;
         }
         let of_cluster = group.or(stored.as_ref().map(State::group_wanted));
-        let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
+        let members: BTreeSet<u16> =
+            stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
         let lost_members = stored.as_ref().map_or(Ok(Vec::new()), |state| lost_members(data, &folders, state))?;
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
@@ -82,7 +85,9 @@ impl Nodes {
         };
         let group = of_cluster
             .unwrap_or_else(|| default_group(faults.unwrap_or(1), u16::try_from(numbers.len()).unwrap_or(u16::MAX)));
-        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members, lost_members })
+        let cores = cores.or(any.map(|owner| owner.cores)).unwrap_or(1);
+        let host = numbers.iter().copied().filter(|number| members.contains(number)).min().unwrap_or(1);
+        Ok(Self { numbers, cores, group, members, lost_members, host })
     }
 }
 

@@ -309,6 +309,12 @@ impl RunningNode {
         (&self.listens, self.coordinator.filter(|_| self.hosts_coordinator))
     }
 
+    /// Whether a loop of this name is one of its cores', or that of its member of the coordinator's group.
+    fn has_loop(&self, name: &str) -> bool {
+        let hosts = self.hosts_coordinator && name == "coordinator";
+        hosts || name == format!("n{}-member", self.node) || name.starts_with(&format!("n{}c", self.node))
+    }
+
     /// The cluster that it has joined, or begun.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
@@ -615,7 +621,7 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>, ask
         }
         match ended.recv_timeout(Duration::from_millis(50)) {
             Ok((name, Err(error))) => {
-                let its = nodes.iter().find(|node| name.starts_with(&format!("n{}c", node.node)));
+                let its = nodes.iter().find(|node| node.has_loop(&name));
                 if let Some(Err(why)) = its.filter(|_| is_older_copy(&error)).map(|node| node.folder().set_back()) {
                     tracing::error!("the folder could pass for a newer one after more starts, so remove it: {why}");
                 }

@@ -21,6 +21,8 @@ pub(crate) enum Goodbye {
     IdTaken(NodeId),
     /// A later process of the same node has been seen.
     Outdated(NodeId, Incarnation),
+    /// A later start of a member's folder is committed.
+    LaterStart(NodeId, Incarnation),
     /// Another process under the number of one that has been seen: its folder is an older copy.
     OlderCopy(NodeId),
     /// Two cores of one process disagree on the addresses.
@@ -39,8 +41,10 @@ impl Goodbye {
     /// What it follows from.
     pub(crate) fn basis(self, ledger: &Ledger) -> Basis {
         match self {
-            // A level is told when it is committed, and never falls.
-            Self::Kind(_) | Self::Payload(_) | Self::Heartbeat(_) | Self::Level(..) => Basis::NO_COMMAND,
+            // A level, or a start, is told when it is committed, and never falls.
+            Self::Kind(_) | Self::Payload(_) | Self::Heartbeat(_) | Self::Level(..) | Self::LaterStart(..) => {
+                Basis::NO_COMMAND
+            }
             Self::IdTaken(_)
             | Self::Outdated(..)
             | Self::OlderCopy(_)
@@ -71,7 +75,7 @@ impl Goodbye {
                  the data folder that {node} was created with (K0502)",
                 node.0
             ),
-            Self::Outdated(node, newer) => {
+            Self::Outdated(node, newer) | Self::LaterStart(node, newer) => {
                 format!(
                     "a newer process of {node} ({newer}) has taken over, so this one is out of date: stop it (K0503)"
                 )

@@ -13,11 +13,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::{Incarnation, MemberId, Tick};
+use kasha_types::{Incarnation, MemberId, NodeId, Tick};
 use kasha_viewstamped::Message;
 use kasha_wire::message::{Grouped, NotLeader};
 use kasha_wire::{Bytes, GroupMember, Levels};
 
+use crate::State;
 use crate::goodbye::Goodbye;
 use crate::ledger::Basis;
 use crate::limits::COUNT_MAX;
@@ -89,11 +90,20 @@ impl Others {
     }
 }
 
+/// A later start of this member's folder than this process, if this state has one: then this one is out of date for ever (R9.6). Whoever lags may know
+/// of an older one, and the latest may have spoken to no leader yet: neither is refused for that.
+fn later_start(state: &State, member: MemberId, process: Incarnation) -> Option<(NodeId, Incarnation)> {
+    let of = state.configuration.group.iter().find(|of| of.member == member)?;
+    let known = state.configuration.node(of.node)?.incarnation;
+    (known.identity() == process.identity() && process < known).then_some((of.node, known))
+}
+
 impl Member {
     /// Another member speaks.
     ///
     /// # Errors
-    /// If its process cannot work at the level of the cluster. One that can work at none so low is no trouble: this member lags.
+    /// If a later start of its folder is in the committed state, or its process cannot work at the level of the cluster. One that can work at
+    /// none so low is no trouble: this member lags.
     pub(crate) fn on_grouped(&mut self, now: Tick, from: Endpoint, said: &Grouped) -> Result<(), Goodbye> {
         let &Grouped { from: member, process, to, folder, .. } = said;
         let ours = self.options.process.identity();
@@ -102,7 +112,15 @@ impl Member {
         }
         // What is for another folder, or comes from a process that another one has followed, does nothing here.
         let is_for_us = to == self.ledger.me() && (folder == ours || folder == 0);
-        if !is_for_us || member == to || !self.is_known(member, process) || !self.others.is_newest(member, process) {
+        if !is_for_us || member == to || !self.is_known(member, process) {
+            return Ok(());
+        }
+        if let Some((node, later)) = later_start(self.ledger.committed(), member, process) {
+            return Err(Goodbye::LaterStart(node, later));
+        }
+        // What is not committed, or only heard, is told to nobody. But such a process has no say.
+        let is_late = later_start(self.ledger.decided(), member, process).is_some();
+        if is_late || !self.others.is_newest(member, process) {
             return Ok(());
         }
         let level = self.ledger.committed().level;

@@ -13,6 +13,8 @@ mod group;
 mod hears_most;
 mod links;
 mod log_files;
+mod member_copies;
+mod member_trouble;
 mod memory;
 mod overtaken;
 mod own_silence;

@@ -8,9 +8,12 @@ use std::time::Duration;
 use crate::common::*;
 use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
-use kasha_types::{BootId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
-use kasha_wire::message::{ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader};
-use kasha_wire::{AnyMessage, Configuration, Levels, ShardPhase};
+use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
+use kasha_wire::message::{
+    ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened, TableCommand,
+    TableRequest,
+};
+use kasha_wire::{AnyMessage, Configuration, Levels, Message, ShardPhase};
 
 /// Members that there are to be.
 pub(crate) const SIZE: usize = 3;
@@ -20,6 +23,15 @@ pub(crate) const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
 
 pub(crate) fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
+}
+
+/// The node that speaks on this connection.
+fn node_at(end: Endpoint) -> Option<NodeId> {
+    match end {
+        STRANGER => None,
+        Endpoint::Conn(ConnId(conn)) if conn < MEMBERS => Some(NodeId(u16::try_from(conn / 100).unwrap())),
+        _ => None,
+    }
 }
 
 /// The options of a process: the `starts`-th one with a folder of this identity.
@@ -62,17 +74,21 @@ pub(crate) struct Group {
     /// The machines of processes that are on other ones than the rest.
     machines: BTreeMap<usize, u8>,
     /// Every configuration that was told to anybody.
-    told: BTreeMap<ConfigVersion, Configuration>,
+    pub(crate) told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
     pub(crate) answers: Vec<(usize, AnyMessage)>,
     /// The last ClusterTime that a node was told, and by how many milliseconds it was ahead of the time since the first one.
     time: Option<(u64, i64)>,
+    /// Until when each node takes its lease for granted.
+    pub(crate) leases: BTreeMap<NodeId, Tick>,
     first_time: Option<(Tick, u64)>,
     starts: u32,
     /// The levels that processes say, other than ours.
     pub(crate) levels: BTreeMap<usize, Levels>,
     /// What nodes were told when they were sent away.
     pub(crate) goodbyes: Vec<String>,
+    /// What members were told when other members sent them away.
+    pub(crate) sent_away: Vec<(usize, String)>,
     /// Processes that host no member.
     pub(crate) without_control: BTreeSet<usize>,
     /// The term of client leases with which members start again.
@@ -115,10 +131,12 @@ impl Group {
             told: BTreeMap::new(),
             answers: Vec::new(),
             time: None,
+            leases: BTreeMap::new(),
             first_time: None,
             starts: 1,
             levels: BTreeMap::new(),
             goodbyes: Vec::new(),
+            sent_away: Vec::new(),
             without_control: BTreeSet::new(),
             client_lease_millis: member_options(0).client_lease_millis,
         };
@@ -162,6 +180,12 @@ impl Group {
         self.cuts.contains(&(one.min(other), one.max(other)))
     }
 
+    /// No other member hears it, and it hears none.
+    pub(crate) fn isolate(&mut self, index: usize) {
+        let others = (0..self.members.len()).filter(|other| *other != index);
+        self.cuts.extend(others.map(|other| (index.min(other), index.max(other))));
+    }
+
     /// Delivers what was sent, and what follows from it.
     pub(crate) fn settle(&mut self) {
         loop {
@@ -185,6 +209,12 @@ impl Group {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
         }
+        if let (AnyMessage::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis: millis @ 1.., .. }), Some(node)) =
+            (&message, node_at(to))
+        {
+            let until = sent.after(Duration::from_millis(*millis));
+            self.leases.entry(node).and_modify(|known| *known = until.max(*known)).or_insert(until);
+        }
         if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = message {
             let (since, first) = *self.first_time.get_or_insert((self.now, time));
             let passed = i64::try_from(self.now.since(since).as_millis()).unwrap();
@@ -199,11 +229,11 @@ impl Group {
             }
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
-            Endpoint::Conn(ConnId(conn)) => {
+            Endpoint::Conn(_) => {
                 if let AnyMessage::Goodbye(Goodbye { reason }) = &message {
                     self.goodbyes.push(reason.clone());
                 }
-                let node = self.nodes.get_mut(&NodeId(u16::try_from(conn / 100).unwrap())).unwrap();
+                let node = self.nodes.get_mut(&node_at(to).unwrap()).unwrap();
                 if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = message
                     && node.up
                     && node.have() < configuration.version
@@ -243,8 +273,10 @@ impl Group {
         if self.mute == Some(from) {
             return;
         }
-        if let (Some(world), AnyMessage::Grouped(message)) = (&mut self.members[target], message) {
-            world.send_at(now, back, &message);
+        match (&mut self.members[target], message) {
+            (Some(world), AnyMessage::Grouped(message)) => world.send_at(now, back, &message),
+            (Some(_), AnyMessage::Goodbye(Goodbye { reason })) => self.sent_away.push((target, reason)),
+            (Some(_) | None, _) => {}
         }
     }
 
@@ -293,6 +325,13 @@ impl Group {
         }
     }
 
+    /// From now on these nodes do not reach the member.
+    pub(crate) fn hide(&mut self, nodes: &[u16], member: usize) {
+        for &node in nodes {
+            self.hidden.entry(node).or_default().insert(member);
+        }
+    }
+
     pub(crate) fn kill(&mut self, index: usize) {
         let world = self.members[index].take().unwrap();
         self.folders.insert(index, world.disk.durable);
@@ -332,6 +371,58 @@ impl Group {
         self.run(100);
         let is_answer = |answer: &AnyMessage| matches!(answer, AnyMessage::ConfigurationIs(_));
         self.answers.iter().any(|(from, answer)| *from == index && is_answer(answer))
+    }
+}
+
+impl Group {
+    /// Asks the leader until it answers.
+    pub(crate) fn ask_leader<T>(&mut self, message: &impl Message, answer: impl Fn(&AnyMessage) -> Option<T>) -> T {
+        for _ in 0..200 {
+            self.answers.clear();
+            if let [leader] = self.leaders()[..] {
+                let now = self.now;
+                self.member(leader).send_at(now, STRANGER, message);
+                self.settle();
+            }
+            self.run(50);
+            if let Some(answer) = self.answers.iter().find_map(|(_, message)| answer(message)) {
+                return answer;
+            }
+        }
+        panic!("nobody answers");
+    }
+
+    pub(crate) fn open_session(&mut self) -> ClientId {
+        self.ask_leader(&OpenSession { nonce: 1 }, |answer| match answer {
+            AnyMessage::SessionOpened(SessionOpened { client, .. }) => Some(*client),
+            _ => None,
+        })
+    }
+
+    /// A client makes a table: the one of this number.
+    pub(crate) fn create_table(&mut self, client: ClientId, sequence: u64) {
+        let command = TableCommand::Create(format!("table-{sequence}"));
+        self.ask_leader(&TableRequest { client, sequence, command }, |answer| match answer {
+            AnyMessage::TableAnswer(answer) if answer.sequence == sequence => Some(()),
+            _ => None,
+        });
+    }
+
+    pub(crate) fn has_table(&self, index: usize, sequence: u64) -> bool {
+        self.config(index).table(&format!("table-{sequence}")).is_some()
+    }
+
+    /// The files of a member as they are now.
+    pub(crate) fn copy_of(&mut self, index: usize) -> Files {
+        self.member(index).disk.durable.clone()
+    }
+
+    /// Nobody leads in all that time, not for a moment.
+    pub(crate) fn nobody_leads(&mut self, millis: u64) {
+        for _ in 0..millis / 10 {
+            self.run(10);
+            assert_eq!(self.leaders(), [], "nobody may lead");
+        }
     }
 }
 

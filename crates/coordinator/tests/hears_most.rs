@@ -13,20 +13,13 @@ fn assert_all_alive(group: &Group, what: &str) {
     }
 }
 
-/// These nodes do not reach this member any more.
-fn hide(group: &mut Group, nodes: &[u16], member: usize) {
-    for &node in nodes {
-        group.hidden.entry(node).or_default().insert(member);
-    }
-}
-
 #[test]
 pub(crate) fn r9_15_the_lead_goes_to_whoever_hears_the_nodes() {
     for hidden in [&[1, 2, 3][..], &[2, 3], &[3]] {
         let mut group = Group::serving();
         let deaf = group.leaders()[0];
         // The node of its own process it always hears, if it hears any.
-        hide(&mut group, hidden, deaf);
+        group.hide(hidden, deaf);
         for _ in 0..60 {
             group.run(100);
             assert_all_alive(&group, &format!("{hidden:?} hidden from the leader"));
@@ -48,7 +41,7 @@ fn r9_15_a_node_that_no_member_hears_is_lost_as_soon_as_before() {
         let dead = (0..SIZE).find(|&index| index != leader).unwrap();
         if hears_less {
             // Another member hears fewer nodes than the leader: that changes nothing.
-            hide(&mut group, &[1, 2, 3], (0..SIZE).find(|index| ![leader, dead].contains(index)).unwrap());
+            group.hide(&[1, 2, 3], (0..SIZE).find(|index| ![leader, dead].contains(index)).unwrap());
             group.run(2_000);
         }
         group.node_is_up(dead, false);
@@ -69,7 +62,7 @@ fn r9_15_a_node_that_no_member_hears_is_lost_as_soon_as_before() {
 fn r9_15_who_hears_more_and_does_not_come_to_lead_holds_nothing_up_for_long() {
     let mut group = Group::serving();
     let leader = group.leaders()[0];
-    hide(&mut group, &[1, 2, 3], leader);
+    group.hide(&[1, 2, 3], leader);
     let near: BTreeSet<u16> = [u16::try_from(leader + 1).unwrap()].into();
     group.hidden.retain(|node, _| !near.contains(node));
     group.deaf_to_orders = (0..SIZE).filter(|&index| index != leader).collect();

@@ -292,6 +292,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             self.committed = S::restore(state).map_err(Trouble::Unreadable)?;
             self.committed_to = *op;
             self.digests = VecDeque::from([(*op, self.committed.digest())]);
+            self.decided = self.committed.clone();
             self.log = Log::new(*op, Default::default(), []);
         }
         let merged: Option<Log> = self.log.with(piece);
@@ -303,8 +304,9 @@ impl<S: State, M: Memory> Replica<S, M> {
             (self.view, self.log_view) = (view, view);
             self.write_anew();
         }
+        // Who refuses an operation has nothing of that log: else it would be written with the view of the log before.
+        self.decided = self.state_at_end(&merged, self.committed_to)?;
         self.log = merged;
-        self.decided = self.state_at_end(self.committed_to)?;
         self.view = view;
         self.log_view = view;
         self.write_anew();

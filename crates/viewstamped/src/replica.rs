@@ -137,7 +137,7 @@ impl<S: State, M: Memory> Replica<S, M> {
             out: Vec::new(),
             log,
         };
-        replica.decided = replica.state_at_end(base)?;
+        replica.decided = replica.state_at_end(&replica.log, base)?;
         if replica.is_alone() {
             replica.enter_alone(now);
         } else {
@@ -388,11 +388,11 @@ impl<S: State, M: Memory> Replica<S, M> {
         }
     }
 
-    /// The state with everything in the log, made of the committed one, which has everything up to here.
-    pub(crate) fn state_at_end(&self, committed: OpNumber) -> Result<S, Trouble> {
+    /// The state with everything in a log, made of the committed one, which has everything up to here.
+    pub(crate) fn state_at_end(&self, log: &Log, committed: OpNumber) -> Result<S, Trouble> {
         let mut state = self.committed.clone();
         let mut op = committed;
-        while let Some(entry) = self.log.get(op.next()) {
+        while let Some(entry) = log.get(op.next()) {
             op = op.next();
             apply(&mut state, op, entry)?;
         }

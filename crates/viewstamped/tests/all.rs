@@ -4,6 +4,7 @@ mod disk;
 mod faults;
 mod memories;
 mod planted;
+mod refused;
 mod rules;
 mod world;
 mod writer;

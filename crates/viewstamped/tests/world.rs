@@ -202,6 +202,24 @@ impl World {
         result
     }
 
+    /// From now on the program of this member is an older one.
+    pub fn is_older(&mut self, id: MemberId) {
+        let replica = self.replica(id.0);
+        [replica.committed(), replica.decided()].into_iter().for_each(|state| state.is_older.set(true));
+    }
+
+    /// This leader proposes something that older programs refuse.
+    pub fn propose_new(&mut self, leader: MemberId) -> OpNumber {
+        self.proposed += 1;
+        let (now, operation) = (self.now, (Sums::NEW + self.proposed).to_le_bytes().to_vec());
+        let proposed = self.with(leader, |replica, ahead| {
+            let op = replica.propose(now.after(ahead), operation);
+            replica.flush();
+            op
+        });
+        proposed.flatten().expect("it leads")
+    }
+
     /// The leader proposes something that was never proposed before.
     pub fn propose(&mut self) -> Option<OpNumber> {
         let leaders = self.leaders();

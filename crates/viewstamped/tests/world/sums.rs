@@ -15,9 +15,14 @@ pub struct Sums {
     pub digest: u64,
     /// A bit of this member's memory is another one: so is each later digest.
     pub is_damaged: Cell<bool>,
+    /// This member's program knows no number from [`Sums::NEW`] on.
+    pub is_older: Cell<bool>,
 }
 
 impl Sums {
+    /// Older programs refuse numbers from here on.
+    pub const NEW: u64 = 1 << 40;
+
     pub fn bytes(&self) -> Vec<u8> {
         self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
     }
@@ -30,6 +35,9 @@ fn number(operation: &[u8]) -> Option<u64> {
 impl State for Sums {
     fn permits(&self, operation: &[u8]) -> Result<(), String> {
         let number = number(operation).ok_or("an operation has eight bytes")?;
+        if self.is_older.get() && number >= Self::NEW {
+            return Err(format!("{number} is nothing that this program knows"));
+        }
         if self.numbers.contains(&number) { Err(format!("{number} was there before")) } else { Ok(()) }
     }
 
