@@ -174,6 +174,10 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
     }
 }
 
+/// A member runs in the process of its node, and has its folder. Here both are processes of their own, and each counts its own lives. Those of
+/// members begin so high that no start of a node passes for a later start of the member's folder.
+const LIVES_OF_MEMBERS: u64 = 1 << 20;
+
 /// Of the member with this number, from 1.
 fn coordinator_options(shape: &Shape, member: u16, spawn: &Spawn<'_>) -> CoordinatorOptions {
     let lease = Duration::from_nanos(shape.lease);
@@ -191,7 +195,7 @@ fn coordinator_options(shape: &Shape, member: u16, spawn: &Spawn<'_>) -> Coordin
         begins: member == 1,
         group: u8::try_from(shape.coordinators - shape.standbys).expect("few"),
         node: NodeId(member),
-        process: Incarnation(spawn.life << 32 | u64::from(member)),
+        process: Incarnation((LIVES_OF_MEMBERS + spawn.life) << 32 | u64::from(member)),
         // Files are begun anew within a run.
         journal_bytes: 64 * 1024,
         seed: spawn.seed,
