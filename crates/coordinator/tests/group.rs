@@ -10,8 +10,8 @@ use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
 use kasha_wire::message::{
-    ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened, TableCommand,
-    TableRequest,
+    ConfigurationIs, GetConfiguration, Goodbye, Grouped, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened,
+    TableCommand, TableRequest,
 };
 use kasha_wire::{AnyMessage, Configuration, Levels, Message, ShardPhase};
 
@@ -23,6 +23,19 @@ pub(crate) const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
 
 pub(crate) fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
+}
+
+/// Makes other commands of those of a leader.
+fn garble(said: &mut Grouped) {
+    let decoded = kasha_viewstamped::Message::decode(&said.message.0);
+    let Ok(kasha_viewstamped::Message::Prepare { view, behind, mut entries, committed }) = decoded else { return };
+    for entry in &mut entries {
+        if let kasha_viewstamped::Entry::Operation(command) = entry {
+            *command = vec![99];
+        }
+    }
+    said.message.0.clear();
+    kasha_viewstamped::Message::Prepare { view, behind, entries, committed }.encode(&mut said.message.0);
 }
 
 /// The node that speaks on this connection.
@@ -66,6 +79,8 @@ pub(crate) struct Group {
     pub(crate) loses: Option<u8>,
     /// Who lost it.
     pub(crate) mute: Option<usize>,
+    /// Members to which the commands of the leader come as others, which no state permits.
+    pub(crate) garbled: BTreeSet<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
     /// Which members the nodes do not reach.
     pub(crate) hidden: BTreeSet<usize>,
@@ -120,6 +135,7 @@ impl Group {
             cuts: BTreeSet::new(),
             loses: None,
             mute: None,
+            garbled: BTreeSet::new(),
             nodes: BTreeMap::new(),
             hidden: BTreeSet::new(),
             told: BTreeMap::new(),
@@ -262,6 +278,10 @@ impl Group {
             return;
         }
         match (&mut self.members[target], message) {
+            (Some(world), AnyMessage::Grouped(mut message)) if self.garbled.contains(&target) => {
+                garble(&mut message);
+                world.send_at(now, back, &message);
+            }
             (Some(world), AnyMessage::Grouped(message)) => world.send_at(now, back, &message),
             (Some(_), AnyMessage::Goodbye(Goodbye { reason })) => self.sent_away.push((target, reason)),
             (Some(_) | None, _) => {}

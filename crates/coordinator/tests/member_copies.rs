@@ -4,9 +4,7 @@
 use kasha_coordinator::CoordinatorOptions;
 use kasha_types::{BootId, ClientId, ConfigVersion};
 use kasha_wire::AnyMessage;
-use kasha_wire::message::{
-    GetConfiguration, Goodbye, OpenSession, RenewLease, TableCommand, TableRequest,
-};
+use kasha_wire::message::{GetConfiguration, Goodbye, OpenSession, RenewLease, TableCommand, TableRequest};
 
 use crate::common::{Files, MemoryDisk, World, stored};
 use crate::group::{Group, SIZE, STRANGER, address, first_identity, process_options};
