@@ -13,6 +13,7 @@ mod group;
 mod links;
 mod log_files;
 mod member_copies;
+mod member_stalls;
 mod member_trouble;
 mod memory;
 mod overtaken;
