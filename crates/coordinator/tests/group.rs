@@ -79,6 +79,8 @@ pub(crate) struct Group {
     pub(crate) loses: Option<u8>,
     /// Who lost it.
     pub(crate) mute: Option<usize>,
+    /// Members that stand still, and what waits in their buffers.
+    pub(crate) still: BTreeMap<usize, Vec<(Endpoint, AnyMessage)>>,
     /// Members to which the commands of the leader come as others, which no state permits.
     pub(crate) garbled: BTreeSet<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
@@ -135,6 +137,7 @@ impl Group {
             cuts: BTreeSet::new(),
             loses: None,
             mute: None,
+            still: BTreeMap::new(),
             garbled: BTreeSet::new(),
             nodes: BTreeMap::new(),
             hidden: BTreeSet::new(),
@@ -277,6 +280,9 @@ impl Group {
         if self.mute == Some(from) {
             return;
         }
+        if let Some(buffer) = self.still.get_mut(&target) {
+            return buffer.push((back, message));
+        }
         match (&mut self.members[target], message) {
             (Some(world), AnyMessage::Grouped(mut message)) if self.garbled.contains(&target) => {
                 garble(&mut message);
@@ -292,7 +298,8 @@ impl Group {
         for step in 0..millis / 10 {
             self.now = self.now.after(Duration::from_millis(10));
             let now = self.now;
-            for world in self.members.iter_mut().flatten() {
+            let members = self.members.iter_mut().enumerate().filter(|(index, _)| !self.still.contains_key(index));
+            for world in members.filter_map(|(_, world)| world.as_mut()) {
                 world.now = now;
                 world.tick(0);
             }
@@ -322,8 +329,11 @@ impl Group {
         for beat in beats {
             for index in (0..self.members.len()).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
                 let now = self.now;
-                if let Some(world) = &mut self.members[index] {
-                    world.send_at(now, conn(beat.core.node, 0), &beat);
+                let from = conn(beat.core.node, 0);
+                match (self.still.get_mut(&index), &mut self.members[index]) {
+                    (Some(buffer), _) => buffer.push((from, beat.clone().into())),
+                    (None, Some(world)) => world.send_at(now, from, &beat),
+                    (None, None) => {}
                 }
             }
             self.settle();
@@ -334,7 +344,8 @@ impl Group {
         let world = self.members[index].take().unwrap();
         self.folders.insert(index, world.disk.durable);
         let now = self.now;
-        for world in self.members.iter_mut().flatten() {
+        let others = self.members.iter_mut().enumerate().filter(|(index, _)| !self.still.contains_key(index));
+        for world in others.filter_map(|(_, world)| world.as_mut()) {
             let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(index)).map(|(end, _)| *end);
             world.now = now;
             if let Some(end) = dialled {
