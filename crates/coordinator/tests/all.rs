@@ -2,6 +2,7 @@
 
 mod administering;
 mod beginning;
+mod changed_lease;
 mod client_leases;
 mod common;
 mod copies;
