@@ -21,4 +21,5 @@ mod overtaken;
 mod own_silence;
 mod planted;
 mod random;
+mod restarts_of_all;
 mod rules;
