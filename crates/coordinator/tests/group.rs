@@ -217,24 +217,29 @@ impl Group {
         }
     }
 
-    pub(crate) fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
-        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = &message {
+    /// Somebody is told something.
+    fn note_told(&mut self, to: Endpoint, message: &AnyMessage) {
+        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = message {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
         }
         if let (AnyMessage::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis: millis @ 1.., .. }), Some(node)) =
-            (&message, node_at(to))
+            (message, node_at(to))
         {
             let until = sent.after(Duration::from_millis(*millis));
             self.leases.entry(node).and_modify(|known| *known = until.max(*known)).or_insert(until);
         }
-        if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = message {
+        if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = *message {
             let (since, first) = *self.first_time.get_or_insert((self.now, time));
             let passed = i64::try_from(self.now.since(since).as_millis()).unwrap();
             let ahead = i64::try_from(time).unwrap() - i64::try_from(first).unwrap() - passed;
             assert!(self.time.is_none_or(|(last, _)| last <= time), "F2: ClusterTime goes on");
             self.time = Some((time, ahead));
         }
+    }
+
+    pub(crate) fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
+        self.note_told(to, &message);
         let target = match to {
             Endpoint::Member(_) => {
                 let route = self.member(from).disk.routes[&to];
