@@ -39,7 +39,7 @@ enum AdminCommand {
         #[arg(long)]
         yes: bool,
     },
-    /// The members of the coordinator's group, which of them leads, and the lease of nodes
+    /// The members of the coordinator's group, which of them leads, and what it is told of nodes and shards
     Coordinator {
         #[command(subcommand)]
         what: GroupCommand,
@@ -65,6 +65,11 @@ enum GroupCommand {
     Lease {
         /// With a unit, from 100ms to 1m. Without it: say what it is.
         lease: Option<Written>,
+    },
+    /// With how many members beside its primary a shard takes updates at least
+    MinBackups {
+        /// At most `faults`. Without it: say what it is.
+        members: Option<u8>,
     },
 }
 
@@ -107,6 +112,8 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
                 GroupCommand::Remove(OfNode { node }) => AdminOrder::RemoveMember(*node),
                 GroupCommand::Lead(OfNode { node }) => AdminOrder::Lead(*node),
                 GroupCommand::Size { members } => AdminOrder::GroupOf(*members),
+                GroupCommand::MinBackups { members: None } => AdminOrder::SayMinBackups,
+                GroupCommand::MinBackups { members: Some(members) } => AdminOrder::MinBackups(*members),
                 GroupCommand::Lease { lease: None } => AdminOrder::SayLease,
                 GroupCommand::Lease { lease: Some(Written(lease)) } => AdminOrder::Lease(in_millis(*lease)?),
             },

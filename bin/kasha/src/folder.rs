@@ -26,6 +26,8 @@ pub struct Nodes {
     pub members: BTreeSet<u16>,
     /// Those of them whose folders are not here any more.
     pub lost_members: Vec<u16>,
+    /// The node whose process is told what the cluster is to be: the first one, and later the first that is a member.
+    pub host: u16,
 }
 
 impl Nodes {
@@ -70,7 +72,8 @@ impl Nodes {
             check_unjoined(data, &folders)?;
         }
         let of_cluster = group.or(stored.as_ref().map(State::group_wanted));
-        let members = stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
+        let members: BTreeSet<u16> =
+            stored.iter().flat_map(|state| &state.configuration().group).map(|of| of.node.0).collect();
         let lost_members = stored.as_ref().map_or(Ok(Vec::new()), |state| lost_members(data, &folders, state))?;
         let known = stored.map(|state| Known::of(data, &state)).transpose()?;
         let numbers = match choose(known.as_ref(), nodes) {
@@ -82,7 +85,9 @@ impl Nodes {
         };
         let group = of_cluster
             .unwrap_or_else(|| default_group(faults.unwrap_or(1), u16::try_from(numbers.len()).unwrap_or(u16::MAX)));
-        Ok(Self { numbers, cores: cores.or(any.map(|owner| owner.cores)).unwrap_or(1), group, members, lost_members })
+        let cores = cores.or(any.map(|owner| owner.cores)).unwrap_or(1);
+        let host = numbers.iter().copied().filter(|number| members.contains(number)).min().unwrap_or(1);
+        Ok(Self { numbers, cores, group, members, lost_members, host })
     }
 }
 
@@ -128,7 +133,8 @@ fn stored(data: &Path, folders: &[(u16, Owner)]) -> Result<Option<State>> {
 /// What the files of the coordinator in this folder hold. `None`: there is no cluster yet.
 pub fn stored_in(folder: &DataDir) -> Result<Option<State>> {
     let disk = FolderDisk::open(&folder.coordinator())?;
-    Coordinator::stored(&disk, folder.cluster()).context("coordinator: cannot start")
+    let cannot_start = || format!("coordinator: cannot start with {}", folder.coordinator().display());
+    Coordinator::stored(&disk, folder.cluster()).with_context(cannot_start)
 }
 
 /// Without a coordinator's files no folder of a node may be that of a cluster: a new cluster would pass by what the folder holds.
@@ -136,11 +142,10 @@ fn check_unjoined(data: &Path, folders: &[(u16, Owner)]) -> Result<()> {
     for (number, owner) in folders {
         if *number != 1 && owner.cluster != ClusterId(0) {
             bail!(
-                "the data folder {} belongs to {}, and the files of its coordinator, which were in {}, are gone: put them back, \
-                 or give a new cluster a folder of its own with --data (K0105)",
+                "the data folder {} belongs to {}, and the files of its coordinator are in none of the folders here: put back the \
+                 folders of the nodes that had them, or give a new cluster a folder of its own with --data (K0105)",
                 node_folder(data, *number).display(),
-                owner.cluster,
-                node_folder(data, 1).display()
+                owner.cluster
             );
         }
     }

@@ -392,11 +392,11 @@ impl RunningNode {
             limits: spec.limits,
             ..LoopOptions::default()
         };
-        let lease = spec.lease;
+        let (lease, min_backups) = (spec.lease, hosts.and_then(|hosts| hosts.min_backups));
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| {
                 let coordinator = Coordinator::start(options, disk, now, out)?;
-                warn_of_lease(&coordinator, lease);
+                warn_of_settings(&coordinator, lease, min_backups);
                 Ok(coordinator)
             })
         };
@@ -580,8 +580,8 @@ fn discover_cluster(coordinators: &[Place], resolver: &Resolver) -> Result<Clust
         };
         if began.elapsed() > PATIENCE {
             bail!(
-                "no coordinator answers at {names} ({problem:#}): start the node that hosts it first, or correct the \
-                 address (K0406)"
+                "no coordinator answers at {names} ({problem:#}): start the nodes that host members of its group first (of a new \
+                 cluster: the one with --host-coordinator), or correct the addresses (K0406)"
             );
         }
         if !told && began.elapsed() > SILENCE {
@@ -685,13 +685,22 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// The lease of a cluster that exists is the one that it has (R9.12).
-fn warn_of_lease(coordinator: &Coordinator, chosen: Duration) {
-    let timing = coordinator.state().timing().map(Timing::lease);
+/// A cluster that exists keeps what it has (R9.12).
+fn warn_of_settings(coordinator: &Coordinator, chosen: Duration, min_backups: Option<u8>) {
+    let state = coordinator.state();
+    let timing = state.timing().map(Timing::lease);
     if let Some(lease) = timing.filter(|&lease| lease != chosen && chosen != NODE_LEASE) {
         tracing::warn!(
             "the cluster has a lease of {lease:?}, so lease = {chosen:?} counts for nothing here: an operator changes it (kasha admin coordinator \
              lease)"
+        );
+    }
+    let config = state.configuration();
+    if let Some(given) = min_backups.filter(|&given| given != config.min_backups && !config.shards.is_empty()) {
+        tracing::warn!(
+            "the cluster has min-backups = {}, so min-backups = {given} counts for nothing here: an operator changes it (kasha admin \
+             coordinator min-backups)",
+            config.min_backups
         );
     }
 }

@@ -16,7 +16,7 @@ use crate::place::Place;
 pub enum Scope {
     /// One process's: each start may give another value.
     Process,
-    /// The cluster's: it is taken where the coordinator is hosted, when the cluster is created.
+    /// The cluster's: it is taken from the process that begins the cluster. Later the cluster has it.
     Cluster,
 }
 
@@ -74,7 +74,7 @@ settings! {
     #[arg(long, env = "KASHA_DATA")]
     data: Option<PathBuf>,
     Process
-    /// The address of each core, host:port; none for a process that only hosts the coordinator.
+    /// The address of each core, host:port; none for a process that only hosts a member of the coordinator's group.
     #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
     listen: Vec<Place>,
     Process
@@ -87,38 +87,38 @@ settings! {
     #[serde(deserialize_with = "places")]
     coordinator: Vec<Place>,
     Process
-    /// Begin a new cluster, with the coordinator in this process (one node of the cluster does).
+    /// Begin a new cluster, with the first member of the coordinator's group in this process. One process does.
     #[arg(long, env = "KASHA_HOST_COORDINATOR")]
     host_coordinator: bool,
     Process
     /// Where this process listens as a member of the coordinator's group, or as one that may become a member; by default the first address
-    /// of --coordinator where the coordinator is hosted, and nowhere else.
+    /// of --coordinator with --host-coordinator, else the first of --listen with its port + 1000.
     #[arg(long, env = "KASHA_CONTROL")]
     control: Option<Place>,
     Cluster
-    /// Members of the coordinator's group: 1, 3 or 5 (where the coordinator is hosted).
+    /// Members of the coordinator's group: 1, 3 or 5 (of a new cluster; with --host-coordinator).
     #[arg(long, env = "KASHA_GROUP")]
     group: Option<u8>,
     Cluster
-    /// Nodes that must be there before a new cluster begins (where the coordinator is hosted).
+    /// Nodes that must be there before a new cluster begins (with --host-coordinator).
     #[arg(long, env = "KASHA_NODES")]
     nodes: Option<u16>,
     Cluster
-    /// Shards of a new cluster (where the coordinator is hosted).
+    /// Shards of a new cluster (with --host-coordinator).
     #[arg(long, env = "KASHA_SHARDS")]
     shards: Option<u16>,
     Cluster
-    /// Crashes that every shard survives (where the coordinator is hosted).
+    /// Crashes that every shard of a new cluster survives (with --host-coordinator).
     #[arg(long, env = "KASHA_FAULTS")]
     faults: Option<u8>,
     Cluster
-    /// `replicated` or `fsync` (where the coordinator is hosted).
+    /// `replicated` or `fsync`, of a new cluster (with --host-coordinator).
     #[arg(long, env = "KASHA_DURABILITY", value_parser = crate::host::parse_durability)]
     #[serde(deserialize_with = "durability")]
     durability: Option<Durability>,
     Cluster
-    /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
-    /// coordinator is hosted).
+    /// The smallest number of members beside the primary with which a new cluster accepts updates; default: `faults` (with
+    /// --host-coordinator). Later: kasha admin coordinator min-backups.
     #[arg(long, env = "KASHA_MIN_BACKUPS")]
     min_backups: Option<u8>,
     Process
@@ -172,7 +172,7 @@ mod tests {
             let row =
                 rows.find(|line| line.split('|').nth(1).is_some_and(|names| names.contains(&format!("`{name}`"))));
             let row = row.unwrap_or_else(|| panic!("docs/running.md has no row of {name}"));
-            let is_cluster = row.contains("set them where the coordinator is hosted");
+            let is_cluster = row.contains("of the process that begins the cluster");
             assert_eq!(is_cluster, *scope == Scope::Cluster, "{name}: {row}");
         }
     }

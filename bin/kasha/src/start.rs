@@ -169,7 +169,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         let spec = NodeSpec {
             memory_bytes,
             limits,
-            hosts: (node == 1).then(|| cluster.clone()),
+            hosts: (node == of_folder.host).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             spin: default_spin(loops),
             ..spec_of(arguments, &of_folder, node, listen, &members)
@@ -285,7 +285,7 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
             format!("--memory-mib={}", arguments.memory_mib),
             format!("--lease={}ms", arguments.lease.as_millis()),
         ];
-        if node == 1 {
+        if node == nodes.host {
             words.extend(["--host-coordinator".to_owned(), format!("--nodes={}", nodes.numbers.len())]);
             words.extend(arguments.group.map(|group| format!("--group={group}")));
             words.extend(arguments.shards.map(|shards| format!("--shards={shards}")));

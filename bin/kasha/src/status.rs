@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use self::health::{Cluster, Core};
 use crate::connect::{Address, connect, connect_at_once};
 use crate::stderr::complain;
+use crate::talk::Talk;
 
 #[derive(Args)]
 pub struct StatusArguments {
@@ -142,8 +143,15 @@ async fn look(client: &Client, arguments: &StatusArguments) -> Result<Cluster> {
             asked.spawn(ask(client.clone(), CoreId { node: info.node, core }, patience, with_turns));
         }
     }
+    let mut members = JoinSet::new();
+    for of in configuration.group.iter().filter(|_| configuration.group.len() > 1) {
+        let (of, cluster) = (*of, configuration.cluster);
+        members.spawn_blocking(move || (of.member, Talk::is_there(of.address, cluster)));
+    }
     let cores = asked.join_all().await.into_iter().flatten().map(|core| (core.status.core, core)).collect();
-    let mut cluster = Cluster { configuration, coordinator, cores };
+    let answered = members.join_all().await;
+    let silent_members = answered.into_iter().filter(|(_, is_there)| !is_there).map(|(member, _)| member).collect();
+    let mut cluster = Cluster { configuration, coordinator, cores, silent_members };
     let mut again = JoinSet::new();
     for core in cluster.to_be_asked_again() {
         again.spawn(ask(client.clone(), core, PATIENCE, false));

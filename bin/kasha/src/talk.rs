@@ -13,6 +13,8 @@ use kasha_wire::plain::{self, First};
 use kasha_wire::{Configuration, Message, WireVersion};
 
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a member may take to answer a greeting, before it is called silent.
+const GREETING: Duration = Duration::from_millis(1500);
 
 /// A connection to the coordinator.
 pub struct Talk {
@@ -29,7 +31,7 @@ impl Talk {
         let patience = if addresses.len() > 1 { PATIENCE / 4 } else { PATIENCE };
         let (mut other, mut problem) = (None, anyhow!("it has no address"));
         for &address in addresses {
-            match Self::connect_within(address, patience) {
+            match Self::connect_within(address, patience, PATIENCE) {
                 Ok(talk) if wanted.is_none_or(|wanted| wanted == talk.cluster) => return Ok(talk),
                 Ok(talk) => other = other.or(Some(talk)),
                 Err(error) => problem = error.context(address),
@@ -40,12 +42,17 @@ impl Talk {
 
     /// Connects, and learns which cluster the coordinator has.
     pub fn connect(coordinator: SocketAddr) -> Result<Self> {
-        Self::connect_within(coordinator, PATIENCE)
+        Self::connect_within(coordinator, PATIENCE, PATIENCE)
     }
 
-    fn connect_within(coordinator: SocketAddr, patience: Duration) -> Result<Self> {
+    /// Whether a member of this cluster's coordinator answers there, whoever leads.
+    pub fn is_there(member: SocketAddr, cluster: ClusterId) -> bool {
+        Self::connect_within(member, GREETING, GREETING).is_ok_and(|talk| talk.cluster == cluster)
+    }
+
+    fn connect_within(coordinator: SocketAddr, patience: Duration, answer: Duration) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&coordinator, patience)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(answer))?;
         let mut talk = Self { stream, version: WireVersion::HANDSHAKE, cluster: ClusterId(0) };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
         match talk.ask(&Hello {

@@ -116,16 +116,25 @@ impl TellCommits {
         self.far_wall_told = far.is_some() || (self.far_wall_told && !machine.leads());
     }
 
-    fn tell_loss(&mut self, now: Tick, loss: Loss) {
+    /// In a group a majority has forgotten that. The newest folder of one member alone does not help: the others have this leader's log.
+    fn tell_loss(&mut self, now: Tick, loss: Loss, is_group: bool) {
         if self.loss_told.is_some_and(|told| now.since(told) < LOSS_TOLD_EVERY) {
             return;
         }
         self.loss_told = Some(now);
-        let text = format!(
-            "the coordinator has lost its memory: {loss}. It decides nothing, so that no data is lost. Stop this process, put \
-             back the newest {}, and start it again (K0508)",
-            self.folder.lock().expect("nobody panics with it").coordinator().display()
-        );
+        let folder = self.folder.lock().expect("nobody panics with it").coordinator();
+        let folder = folder.display();
+        let text = match is_group {
+            false => format!(
+                "the coordinator has lost its memory: {loss}. It decides nothing, so that no data is lost. Stop this process, put \
+                 back the newest {folder}, and start it again (K0508)"
+            ),
+            true => format!(
+                "a majority of the coordinator's group has lost its memory: {loss}. It decides nothing, so that no data is lost. Remove no \
+                 folder. Stop the members that run, and start those instead that were down, if these are a majority; if not, first put back \
+                 the newest copies of the older folders, such as {folder} (K0508)"
+            ),
+        };
         match self.gives_up.take() {
             Some(gives_up) => {
                 let _ = gives_up.send(("coordinator".to_owned(), Err(text)));
@@ -140,14 +149,15 @@ impl Application<Coordinator> for TellCommits {
         self.note_member(machine);
         if let Some(trouble) = machine.trouble().filter(|_| !std::mem::replace(&mut self.trouble_told, true)) {
             tracing::error!(
-                "the coordinator's member in this process takes no part in its group any more: {trouble}. Stop this process, and start it \
-                 as a new node with an empty folder (K0509)"
+                "the coordinator's member in this process takes no part in its group any more: {trouble}. If another member says K0508, keep \
+                 this folder, which may be the right one. Else stop this process, and start a node with a new number and an empty folder in \
+                 its place (K0509)"
             );
         }
         self.tell_lack(now, machine);
         self.tell_far_wall(machine);
         if let Some(loss) = machine.memory_loss() {
-            self.tell_loss(now, loss);
+            self.tell_loss(now, loss, machine.members().len() > 1);
         }
         for (shard, overtaken) in machine.overtaken() {
             if self.overtaken.insert(shard) {

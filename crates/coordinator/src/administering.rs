@@ -28,6 +28,8 @@ impl Leading<'_> {
             AdminOrder::GroupOf(members) => self.make_group_of(members),
             AdminOrder::Finalize => self.finalize(),
             AdminOrder::Lease(millis) => self.make_leases(millis),
+            AdminOrder::MinBackups(number) => self.want_backups(number),
+            AdminOrder::SayMinBackups => Done(said_backups(self.decided().configuration.min_backups)),
             AdminOrder::SayLease => Done(format!("node leases have {:?}", self.member.options.node_lease)),
         };
         Administered { nonce, outcome }
@@ -200,6 +202,22 @@ impl Leading<'_> {
         }
     }
 
+    /// With fewer members beside its primary a shard takes no update.
+    fn want_backups(&mut self, min_backups: u8) -> AdminOutcome {
+        let config = &self.decided().configuration;
+        if min_backups > config.faults {
+            return refused(format!(
+                "a shard has {} members beside its primary, and never {min_backups}",
+                config.faults
+            ));
+        }
+        if config.min_backups != min_backups {
+            let (address, nodes) = (config.coordinator, config.nodes_wanted);
+            return self.begin(&[Command::Configure { address, min_backups, nodes }], said_backups(min_backups));
+        }
+        Done(said_backups(min_backups))
+    }
+
     /// The level rises as far as every process of the cluster can go along. A node that is lost is not asked: if it comes back, and
     /// cannot work at the level, it is refused.
     fn finalize(&mut self) -> AdminOutcome {
@@ -228,6 +246,10 @@ impl Leading<'_> {
             None => Done(format!("the cluster is at {at}, the highest at which this release can work")),
         }
     }
+}
+
+fn said_backups(min_backups: u8) -> String {
+    format!("a shard takes updates with {min_backups} members or more beside its primary")
 }
 
 fn refused(why: String) -> AdminOutcome {

@@ -88,7 +88,11 @@ impl State {
             | Command::ReserveClients { .. }
             | Command::UnixOrigin { .. }
             | Command::Timing { .. } => self.permits_unpublished(command),
-            Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
+            Command::Configure { min_backups, .. } => {
+                must!(*min_backups <= self.configuration.faults, "a shard has never {min_backups} backups");
+                Ok(())
+            }
+            Command::BoundLeases { .. } => Ok(()),
         }
     }
 

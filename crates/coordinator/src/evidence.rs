@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
+use kasha_wire::NodeInfo;
 
 use crate::leases::NodeLeases;
 
@@ -148,6 +149,14 @@ impl Evidence {
         let mut told = self.fresh(now, from).peekable();
         told.peek()?;
         Some(told.any(|heard| heard.nodes.contains(&to)))
+    }
+
+    /// Whether all cores of a node have spoken to us lately. Later than the half of a lease in which four heartbeats come, and before the end
+    /// of the node's lease: so members that hear the same agree when that end comes.
+    pub(crate) fn is_heard(&self, now: Tick, node: &NodeInfo) -> bool {
+        let within = self.lease * 3 / 4;
+        let is_heard = |core| self.heard.get(&core).is_some_and(|heard| now.since(heard.at) <= within);
+        (0..).take(node.cores.len()).all(|core| is_heard(CoreId { node: node.node, core }))
     }
 
     /// Whether another node that we hear hears this one: then it is alive, even if we do not hear it.

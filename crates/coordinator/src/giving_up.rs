@@ -36,6 +36,13 @@ impl Leading<'_> {
             return Err(overtaken.to_string());
         }
         let missing = self.missing(now, config)?;
+        // R9.15: what was not heard yet is no silence.
+        if now.since(self.lead.since) < self.member.options.node_lease {
+            return Err(format!(
+                "the coordinator has just begun to lead, and may not have heard everybody yet: nothing was changed; look again in a \
+                 second, or in a lease of nodes if that is longer (K0506)"
+            ));
+        }
         let Some(seen) = seen else { return Ok(missing) };
         if *seen != missing {
             return Err(format!("{shard} waits for something else by now: nothing was changed; look again (K0506)"));

@@ -42,6 +42,8 @@ pub(crate) struct Others {
     processes: BTreeMap<MemberId, Incarnation>,
     /// The levels that the process of each can work at.
     pub(crate) levels: BTreeMap<MemberId, Levels>,
+    /// How many nodes that are alive each hears, as it last said, and when it did.
+    pub(crate) hear: BTreeMap<MemberId, (u16, Tick)>,
 }
 
 impl Others {
@@ -60,9 +62,11 @@ impl Others {
     }
 
     /// A member speaks.
-    fn note_heard(&mut self, member: MemberId, from: Endpoint, levels: Levels) {
+    fn note_heard(&mut self, now: Tick, from: Endpoint, said: &Grouped) {
+        let member = said.from;
         self.spoke.insert(member, from);
-        self.levels.insert(member, levels);
+        self.levels.insert(member, said.levels);
+        self.hear.insert(member, (said.hears, now));
     }
 
     /// Whether no later start of the member's folder has spoken: an older copy of it may run, too.
@@ -127,7 +131,7 @@ impl Member {
         if message.view().number > COUNT_MAX {
             return Ok(());
         }
-        self.others.note_heard(member, from, said.levels);
+        self.others.note_heard(now, from, said);
         self.ledger.on_message(now, member, message);
         Ok(())
     }
@@ -153,12 +157,13 @@ impl Member {
         }
         let folders: BTreeMap<_, _> = group.iter().map(|of| (of.member, of.folder)).collect();
         let (from, process, levels) = (self.ledger.me(), self.options.process, self.options.levels);
+        let hears = self.hears(self.last_step);
         for (to, message) in self.ledger.take_messages() {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
             let folder = folders.get(&to).copied().unwrap_or(0);
             let mut out = Out::new(out);
-            let frame = out.encode(&Grouped { from, process, to, folder, levels, message: Bytes(bytes) });
+            let frame = out.encode(&Grouped { from, process, to, folder, levels, hears, message: Bytes(bytes) });
             // The log says nothing before it may: what is on the disk is in the message.
             for end in self.others.endpoints(self.last_step, to, self.options.seeds.len()) {
                 self.outbox.send(end, frame, Basis::NO_COMMAND, &mut out);

@@ -41,6 +41,8 @@ pub(crate) struct Lead {
     pub(crate) since: Tick,
     /// Members, and those that were invited, that say nothing, and since when this leader knows that.
     pub(crate) silent: BTreeMap<MemberId, Tick>,
+    /// Since when another member hears more nodes than this leader does, while one of them is to be judged (R9.15).
+    pub(crate) hears_less_since: Option<Tick>,
     /// Which other member was asked last to lead, and when.
     pub(crate) handed_over: Option<(MemberId, Tick)>,
     /// The round that confirms that this member led when it was told of more than it knows.
@@ -110,6 +112,7 @@ impl Lead {
             overtaken: BTreeMap::new(),
             since: now,
             silent: BTreeMap::new(),
+            hears_less_since: None,
             handed_over: None,
             loss_round: None,
             promotions: (0, now),
@@ -143,13 +146,19 @@ impl Lead {
     }
 }
 
-/// The commands that change options which may change. What nobody chose in this process stays as it is (R9.12).
+/// The commands that change options which may change. What nobody chose in this process stays as it is. Flags seed a new cluster: once its
+/// first shards are placed, more nodes may be wanted, and an operator says the rest (R9.12).
 fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<Command> {
     let (config, unchosen) = (&state.configuration, options.unchosen);
     let mut commands = Vec::new();
     let address = options.address;
-    let min_backups = if unchosen.min_backups { config.min_backups } else { options.min_backups };
-    let nodes = if unchosen.nodes { config.nodes_wanted } else { options.nodes };
+    let is_new = config.shards.is_empty();
+    let min_backups = if unchosen.min_backups || !is_new { config.min_backups } else { options.min_backups };
+    let nodes = match unchosen.nodes {
+        true => config.nodes_wanted,
+        false if is_new => options.nodes,
+        false => options.nodes.max(config.nodes_wanted),
+    };
     if (config.coordinator, config.min_backups, config.nodes_wanted) != (address, min_backups, nodes) {
         commands.push(Command::Configure { address, min_backups, nodes });
     }
@@ -158,7 +167,7 @@ fn reconciled(state: &State, options: &CoordinatorOptions, me: MemberId) -> Vec<
         commands.push(Command::MemberAt { of });
     }
     // A flag makes a cluster's first size. Later an operator says it (R9.12).
-    if !unchosen.group && options.group != state.group_wanted && config.shards.is_empty() {
+    if !unchosen.group && options.group != state.group_wanted && is_new {
         commands.push(Command::GroupWanted { members: options.group });
     }
     if state.timing.is_none() {
@@ -280,6 +289,9 @@ impl Leading<'_> {
     }
 
     fn judge(&mut self, now: Tick) {
+        if self.another_is_to_judge(now) {
+            return;
+        }
         let Member { options, links, evidence, .. } = &*self.member;
         let is_connected = |node| options.trusts_connections && links.keys().any(|core| core.node == node);
         let vouches = |node| match evidence.is_vouched_for(now, node) {

@@ -311,6 +311,12 @@ impl NodeLeases {
         })
     }
 
+    /// Whether a node that is alive has been silent until its last lease was over, proven or not.
+    pub(crate) fn any_expired(&self, now: Tick) -> bool {
+        let mut alive = self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(&node, _)| node);
+        alive.any(|node| !self.may_hold_lease(now, node) && self.any_silent(now, node))
+    }
+
     /// Whether there is a node to judge.
     pub(crate) fn any_lapsed(&self, now: Tick) -> bool {
         self.lapsed(now).next().is_some()

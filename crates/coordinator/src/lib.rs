@@ -25,6 +25,7 @@ mod giving_up;
 mod goodbye;
 mod group;
 mod hearing;
+mod hears_most;
 mod lead;
 mod leases;
 mod ledger;

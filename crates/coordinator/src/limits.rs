@@ -89,5 +89,8 @@ pub(crate) const FORMER_MEMBERS_MAX: usize = 64;
 /// A member from which nothing was heard for so many leases is silent: elections and stalls take less.
 pub(crate) const SILENT_LEASES: u32 = 4;
 
+/// While another member hears more nodes, a leader judges none for so many leases: to take over the lead takes less than one.
+pub(crate) const HEARS_LESS_LEASES: u32 = 4;
+
 /// A new cluster waits for so many leases for a member that was invited and says nothing, if nobody chose the size of the group.
 pub(crate) const FORMING_LEASES: u32 = 20;

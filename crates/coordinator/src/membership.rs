@@ -96,7 +96,7 @@ impl Leading<'_> {
             self.give_up_an_invitation(now, &invited);
         }
         while members.len() + invited.len() < wanted
-            && let Some(of) = self.candidate()
+            && let Some(of) = self.candidate().filter(|of| !self.may_come_on_another_machine(of))
         {
             invited.push(of.member);
             self.decide(Command::MemberAt { of });
@@ -236,9 +236,10 @@ impl Leading<'_> {
         self.candidates().next()
     }
 
-    /// The processes of nodes that are alive, can host a member, and host none, each as the next member. A process is known by its folder,
-    /// and not by its address: a folder that is new knows nothing of what was promised there (R9.6). One that was invited before, and did not
-    /// count, is invited as the same member, and after the others.
+    /// The processes of nodes that are alive, can host a member, and host none, each as the next member: first those on machines that have
+    /// no member yet, as their addresses tell (R9.14). A process is known by its folder, and not by its address: a folder that is new knows
+    /// nothing of what was promised there (R9.6). One that was invited before, and did not count, is invited as the same member, and after
+    /// the others.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = GroupMember> {
         let state = self.decided();
         let group = &state.configuration.group;
@@ -250,8 +251,21 @@ impl Leading<'_> {
             let member = state.was_invited_as(folder).unwrap_or(state.next_member);
             is_new.then_some(GroupMember { member, node, folder, address })
         };
-        let (again, first): (Vec<_>, Vec<_>) =
-            state.alive_nodes().filter(hosts_none).filter_map(as_member).partition(|of| of.member < state.next_member);
-        first.into_iter().chain(again)
+        let mut all: Vec<_> = state.alive_nodes().filter(hosts_none).filter_map(as_member).collect();
+        all.sort_by_key(|of| (of.member < state.next_member, self.shares_machine(of)));
+        all.into_iter()
+    }
+
+    fn shares_machine(&self, of: &GroupMember) -> bool {
+        let group = &self.decided().configuration.group;
+        group.iter().any(|known| known.member != of.member && known.address.ip() == of.address.ip())
+    }
+
+    /// Whether it is too early to invite somebody from a machine that has a member: nothing is placed before all nodes of a new cluster are
+    /// there, and one of them may come on another machine.
+    fn may_come_on_another_machine(&self, of: &GroupMember) -> bool {
+        let state = self.decided();
+        let all_are_there = state.alive_nodes().count() >= usize::from(state.nodes_wanted());
+        state.configuration.shards.is_empty() && !all_are_there && self.shares_machine(of)
     }
 }

@@ -63,7 +63,7 @@ pub struct CoordinatorOptions {
     /// How long a node may do nothing of what its peers ask before they complain. The nodes have an option of the same
     /// name.
     pub patience: Duration,
-    /// Whether a silent node whose connection is open has three leases more, like a silent node that others hear. A
+    /// Whether a silent node whose connection is open has two leases more, like a silent node that others hear. A
     /// process that dies closes its connections; a process that its disk stops for half a second does not.
     pub trusts_connections: bool,
     /// The nodes of this process. If the coordinator is cut off, they are too, so they are no witnesses of silence

@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kasha_coordinator::CoordinatorOptions;
+use kasha_coordinator::{CoordinatorOptions, Unchosen};
 use kasha_types::{MemberId, NodeId};
-use kasha_wire::message::AdminOrder::{self, AddMember, Finalize, GroupOf, Lead, Lease, RemoveMember, SayLease};
+use kasha_wire::message::AdminOrder::{
+    self, AddMember, Finalize, GroupOf, Lead, Lease, MinBackups, RemoveMember, SayLease, SayMinBackups,
+};
 use kasha_wire::message::{AdminOutcome, Administer, Administered};
 use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
 
@@ -64,6 +66,38 @@ impl Group {
     fn is_well(&mut self) -> bool {
         let leader = self.leader();
         self.config(leader).shards.iter().all(|shard| shard.phase == ShardPhase::Serving)
+    }
+}
+
+/// With flags that count at each beginning of a lead, each election would change what the cluster promises.
+#[test]
+fn r9_12_members_with_other_flags_change_nothing_and_an_order_does() {
+    let mut group = Group::serving();
+    let leader = group.leader();
+    assert_eq!(group.config(leader).min_backups, 1);
+    for index in 0..SIZE {
+        let mut options = process_options(index, 2, first_identity(index));
+        (options.min_backups, options.nodes, options.unchosen) =
+            (0, 3 + u16::try_from(index).unwrap(), Unchosen::default());
+        group.kill(index);
+        let disk = MemoryDisk { durable: group.folders.remove(&index).unwrap(), ..MemoryDisk::default() };
+        group.members[index] = Some(World::try_new(options, disk, group.now).unwrap());
+        group.run(3_000);
+    }
+    let mut wanted = 3;
+    for index in (0..SIZE).chain(0..SIZE) {
+        group.obey(Lead(NodeId(u16::try_from(index + 1).unwrap())));
+        let config = group.config(group.leader());
+        assert_eq!(config.min_backups, 1);
+        assert!(config.nodes_wanted >= wanted, "more nodes may be wanted, and not fewer");
+        wanted = config.nodes_wanted;
+    }
+    assert_eq!(wanted, 5);
+    assert!(group.refuses(MinBackups(2)).contains("K0510"), "f = 1");
+    let done = group.obey(MinBackups(0));
+    for index in 0..SIZE {
+        group.obey(Lead(NodeId(u16::try_from(index + 1).unwrap())));
+        assert_eq!((group.obey(SayMinBackups), group.config(group.leader()).min_backups), (done.clone(), 0));
     }
 }
 

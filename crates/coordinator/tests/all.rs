@@ -11,6 +11,7 @@ mod false_records;
 mod format4;
 mod giving_up;
 mod group;
+mod hears_most;
 mod links;
 mod log_files;
 mod member_copies;

@@ -141,6 +141,30 @@ fn r7_7_members_are_given_up_and_the_witnesses_are_still_asked() {
     assert_eq!(world.shard(0).phase, ShardPhase::Serving);
 }
 
+/// A leader that has just begun has overheard, or remembers, who is alive; what it has not heard itself is no silence yet.
+#[test]
+fn r9_15_nothing_is_given_up_within_a_lease_of_the_beginning_of_a_lead() {
+    let mut world = recovering();
+    lose(&mut world, &[4, 5]);
+    world.restart_and_listen();
+    let lack = needs_witness(&world, &[1], &[4, 5]);
+    let began = world.now;
+    let mut first = None;
+    while world.now.since(began).as_millis() < 3000 {
+        world.beat_all();
+        world.beat(2, 0, vec![lack.clone()]);
+        match ask(&mut world, None) {
+            Err(why) => assert!(first.is_none() && why.contains("just begun to lead"), "{why}"),
+            Ok(_) => first = first.or(Some(world.now.since(began))),
+        }
+        world.run(100);
+    }
+    let (first, lease) = (first.expect("it may be given up later"), world.options.node_lease);
+    assert!(first + std::time::Duration::from_millis(500) >= lease, "{first:?}");
+    let missing = ask(&mut world, None).unwrap();
+    assert_eq!(ask(&mut world, Some(missing.clone())), Ok(missing));
+}
+
 #[test]
 fn r7_7_a_member_that_is_alive_must_speak_first() {
     let mut world = recovering();

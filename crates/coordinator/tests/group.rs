@@ -84,8 +84,12 @@ pub(crate) struct Group {
     /// Members to which the commands of the leader come as others, which no state permits.
     pub(crate) garbled: BTreeSet<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
-    /// Which members the nodes do not reach.
-    pub(crate) hidden: BTreeSet<usize>,
+    /// Which members each of these nodes does not reach.
+    pub(crate) hidden: BTreeMap<u16, BTreeSet<usize>>,
+    /// Members that do not hear that they are to lead.
+    pub(crate) deaf_to_orders: BTreeSet<usize>,
+    /// The machines of processes that are on other ones than the rest.
+    machines: BTreeMap<usize, u8>,
     /// Every configuration that was told to anybody.
     pub(crate) told: BTreeMap<ConfigVersion, Configuration>,
     /// What each member answered to strangers.
@@ -140,7 +144,9 @@ impl Group {
             still: BTreeMap::new(),
             garbled: BTreeSet::new(),
             nodes: BTreeMap::new(),
-            hidden: BTreeSet::new(),
+            hidden: BTreeMap::new(),
+            deaf_to_orders: BTreeSet::new(),
+            machines: BTreeMap::new(),
             told: BTreeMap::new(),
             answers: Vec::new(),
             time: None,
@@ -243,7 +249,7 @@ impl Group {
         let target = match to {
             Endpoint::Member(_) => {
                 let route = self.member(from).disk.routes[&to];
-                (0..self.members.len()).find(|index| address(*index) == route)
+                (0..self.members.len()).find(|index| address(*index).port() == route.port())
             }
             Endpoint::Conn(ConnId(conn)) if conn >= MEMBERS => Some(usize::try_from(conn - MEMBERS).unwrap()),
             STRANGER => return self.answers.push((from, message)),
@@ -268,7 +274,7 @@ impl Group {
             Endpoint::Member(_) => Endpoint::Conn(ConnId(MEMBERS + from as u64)),
             _ => {
                 let Some(world) = &self.members[target] else { return };
-                let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(from));
+                let dialled = world.disk.routes.iter().find(|(_, route)| route.port() == address(from).port());
                 dialled.map_or(Endpoint::Conn(ConnId(MEMBERS + from as u64)), |(end, _)| *end)
             }
         };
@@ -279,6 +285,12 @@ impl Group {
             let Ok(kasha_viewstamped::Message::Prepare { entries, .. }) = decoded else { return false };
             entries.iter().any(|entry| matches!(entry, kasha_viewstamped::Entry::Operation(bytes) if bytes[0] == of))
         };
+        if let AnyMessage::Grouped(said) = &message
+            && let Ok(kasha_viewstamped::Message::Lead { .. }) = kasha_viewstamped::Message::decode(&said.message.0)
+            && self.deaf_to_orders.contains(&target)
+        {
+            return;
+        }
         if self.mute.is_none() && self.loses.is_some_and(has_command) {
             self.mute = Some(from);
         }
@@ -326,13 +338,16 @@ impl Group {
                 let mut beat = world.heartbeat_of(node, 0, node.reports());
                 (beat.sent, beat.answered, beat.heard) = (self.now, self.now, heard.collect());
                 let index = usize::from(node.id.0) - 1;
-                beat.control = Some(address(index)).filter(|_| !self.without_control.contains(&index));
+                let machine = self.machines.get(&index).map_or(address(index).ip(), |&last| [10, 0, 1, last].into());
+                let control = SocketAddr::new(machine, address(index).port());
+                beat.control = Some(control).filter(|_| !self.without_control.contains(&index));
                 beat.levels = self.levels.get(&index).copied().unwrap_or_default();
                 beat
             })
             .collect();
         for beat in beats {
-            for index in (0..self.members.len()).filter(|index| !self.hidden.contains(index)).collect::<Vec<_>>() {
+            let hidden = self.hidden.get(&beat.core.node.0).cloned().unwrap_or_default();
+            for index in (0..self.members.len()).filter(|index| !hidden.contains(index)) {
                 let now = self.now;
                 let from = conn(beat.core.node, 0);
                 match (self.still.get_mut(&index), &mut self.members[index]) {
@@ -345,13 +360,21 @@ impl Group {
         }
     }
 
+    /// From now on these nodes do not reach the member.
+    pub(crate) fn hide(&mut self, nodes: &[u16], member: usize) {
+        for &node in nodes {
+            self.hidden.entry(node).or_default().insert(member);
+        }
+    }
+
     pub(crate) fn kill(&mut self, index: usize) {
         let world = self.members[index].take().unwrap();
         self.folders.insert(index, world.disk.durable);
         let now = self.now;
         let others = self.members.iter_mut().enumerate().filter(|(index, _)| !self.still.contains_key(index));
         for world in others.filter_map(|(_, world)| world.as_mut()) {
-            let dialled = world.disk.routes.iter().find(|(_, route)| **route == address(index)).map(|(end, _)| *end);
+            let dialled =
+                world.disk.routes.iter().find(|(_, route)| route.port() == address(index).port()).map(|(end, _)| *end);
             world.now = now;
             if let Some(end) = dialled {
                 world.coordinator.step(now, Input::Unreachable(end), &mut world.effects);
@@ -454,6 +477,16 @@ fn r9_14_a_cluster_begins_with_one_member_and_places_nothing_before_it_has_grown
     let ids = BTreeSet::from([1, 2, 3].map(MemberId));
     assert!((0..SIZE).all(|index| group.member(index).coordinator.members() == ids));
     assert!((0..SIZE).all(|index| group.answers(index) == (index == 0)), "the leader answers, and nobody else");
+}
+
+#[test]
+fn r9_14_members_are_placed_on_other_machines_first() {
+    let mut group = Group::of_with(5, |options| options.nodes = 5);
+    group.machines = BTreeMap::from([(3, 4), (4, 4)]);
+    group.run(3_000);
+    let leader = group.leaders()[0];
+    let nodes = group.config(leader).group.iter().map(|of| of.node.0);
+    assert_eq!(nodes.collect::<Vec<_>>(), [1, 4, 2], "one on the other machine, and where all have one, the next");
 }
 
 #[test]

@@ -249,7 +249,11 @@ fn other_clusters_and_versions_are_refused_with_a_text() {
     changed.min_backups = 0;
     changed.address.set_port(1);
     let world = World::try_new(changed, disk(), Tick(0)).unwrap();
-    assert_eq!((world.config().min_backups, world.config().coordinator.port()), (0, 1));
+    assert_eq!(
+        (world.config().min_backups, world.config().coordinator.port()),
+        (1, 1),
+        "R9.12: flags seed a new cluster"
+    );
 }
 
 /// Damaged is not missing (R9.5): neither a new cluster nor an older file takes the journal's place.

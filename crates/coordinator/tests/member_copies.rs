@@ -189,7 +189,7 @@ impl Forgotten {
             group.kill(third);
         } else {
             group.isolate(third);
-            group.hidden.insert(third);
+            group.hide(&[1, 2, 3], third);
         }
         group.folders.insert(copied, copy);
         group.start(copied);

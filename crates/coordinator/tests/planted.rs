@@ -7,12 +7,13 @@ use std::panic::catch_unwind;
 
 use kasha_types::planted::{self, Bug};
 
-use crate::{client_leases, decided, group};
+use crate::{client_leases, decided, group, hears_most};
 
 const CAUGHT: &[(Bug, fn())] = &[
     (Bug::RoundUnheard, group::r9_4_elections_do_not_move_cluster_time),
     (Bug::RestartKnowsLeases, client_leases::r9_4_after_a_restart_of_all_no_living_client_loses_its_lease),
     (Bug::EvidenceForgotten, group::r9_13_who_has_overheard_all_nodes_need_not_listen_when_it_leads),
+    (Bug::DeafLeaderJudges, hears_most::r9_15_the_lead_goes_to_whoever_hears_the_nodes),
     (Bug::AnsweredWithoutRound, group::r9_2_a_leader_that_is_cut_off_answers_nobody),
     (Bug::GoodbyeUngated, decided::d3_a_goodbye_waits_for_the_process_that_it_follows_from),
 ];

@@ -79,8 +79,8 @@ pub enum DataDirError {
     /// Another version of Kasha made the folder.
     #[error(
         "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}: use the version that \
-         wrote it; or, if the other nodes have format {FORMAT}, give this node an empty folder, and it copies its data from \
-         them (K0104)",
+         wrote it; or, if the other nodes have format {FORMAT}, give this node a new number and an empty folder, and it copies \
+         its data from them (K0104)",
         path.display()
     )]
     OtherFormat {
@@ -103,10 +103,12 @@ pub enum DataDirError {
         /// The cluster that this node was to join.
         wanted: ClusterId,
     },
-    /// The coordinator's files are gone. A new coordinator in their place would know nothing of the cluster.
+    /// The coordinator's files are gone. A new coordinator in their place would know nothing of the cluster, and a member of a group nothing
+    /// of what it has promised.
     #[error(
-        "the files of the coordinator are gone from {}, and they are all that knows which nodes have the cluster's data: put back \
-         the newest copy of this folder (never an older one, if you have that); nothing was changed (K0117)",
+        "the files of the coordinator are gone from {}. If its group has other members, give up this node's whole folder: move it away \
+         and start again (kasha start), or start a node with a new number and an empty folder (kasha server). If it was the only \
+         member, put back the newest copy of these files (never an older one, if you have that). Nothing was changed (K0117)",
         path.display()
     )]
     CoordinatorGone {

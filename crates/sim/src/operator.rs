@@ -18,6 +18,9 @@ pub const NAME: &str = "operator";
 /// The shortest and the longest time between two times that an order is given.
 const PAUSE: (u64, u64) = (millis(40), millis(250));
 
+/// The leases that the operator orders, in milliseconds: none is longer than the usual one, by which others judge how long a fail-over takes.
+const LEASES: &[u64] = &[150, 300, 500];
+
 /// The operator's program.
 pub struct Operator {
     rng: Rng,
@@ -40,10 +43,11 @@ impl Operator {
 
     fn draw(&mut self) -> AdminOrder {
         let node = NodeId(u16::try_from(self.rng.between(1, u64::from(self.processes))).expect("a few"));
-        match self.rng.below(8) {
+        match self.rng.below(10) {
             0..3 => AdminOrder::Lead(node),
             3..5 => AdminOrder::RemoveMember(node),
             5..7 => AdminOrder::AddMember(node),
+            7..9 => AdminOrder::Lease(*self.rng.pick(LEASES)),
             _ => AdminOrder::GroupOf(*self.rng.pick(&[1, 3, 3, 5])),
         }
     }

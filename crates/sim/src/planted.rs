@@ -254,6 +254,7 @@ mod tests {
         Bug::StatesUncompared,
         Bug::GoodbyeUngated,
         Bug::EvidenceForgotten,
+        Bug::DeafLeaderJudges,
     ];
 
     #[test]

@@ -90,6 +90,8 @@ bugs! {
     GoodbyeUngated = "goodbye_ungated",
     /// R9.9: a member that begins to lead forgets what it has overheard.
     EvidenceForgotten = "evidence_forgotten",
+    /// R9.15: a leader judges silences although another member hears more nodes.
+    DeafLeaderJudges = "deaf_leader_judges",
     /// R9.4: a member that has just started counts as one that remembers all client leases.
     RestartKnowsLeases = "restart_knows_leases",
     /// R9.4: a new leader takes its own memory of client leases for that of a quorum.

@@ -218,6 +218,8 @@ probes! {
     OwnStall = "coordinator: own stall",
     /// R7.8: the coordinator hears a node again after it heard none.
     OwnSilence = "coordinator: own silence",
+    /// R9.15: another member hears more nodes than the leader does, which asks that member to lead.
+    HearsLess = "coordinator: another member hears more nodes",
     /// R7.8: a complaint about a time in which the coordinator was cut off does not count.
     ComplaintVoid = "coordinator: complaint of its own silence",
     /// R7.8: the coordinator has heard no other node for so long that a node in its own process goes on alone.

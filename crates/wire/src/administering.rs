@@ -23,6 +23,10 @@ pub enum AdminOrder {
     Lease(u64),
     /// Nothing is to change: how long are node leases?
     SayLease,
+    /// A shard takes updates only with so many members beside its primary (R9.12).
+    MinBackups(u8),
+    /// Nothing is to change: with how many members does a shard take updates?
+    SayMinBackups,
 }
 
 /// Whether what an operator wants is so. The text is for a person.
@@ -47,15 +51,17 @@ impl Wire for AdminOrder {
             Self::RemoveLost(_) => 5,
             Self::Lease(_) => 6,
             Self::SayLease => 7,
+            Self::MinBackups(_) => 8,
+            Self::SayMinBackups => 9,
         };
         tag.put(out);
         match self {
             Self::AddMember(node) | Self::RemoveMember(node) | Self::RemoveLost(node) | Self::Lead(node) => {
                 node.put(out)
             }
-            Self::GroupOf(members) => members.put(out),
+            Self::GroupOf(number) | Self::MinBackups(number) => number.put(out),
             Self::Lease(millis) => millis.put(out),
-            Self::Finalize | Self::SayLease => {}
+            Self::Finalize | Self::SayLease | Self::SayMinBackups => {}
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -68,6 +74,8 @@ impl Wire for AdminOrder {
             5 => Self::RemoveLost(from.take()?),
             6 => Self::Lease(from.take()?),
             7 => Self::SayLease,
+            8 => Self::MinBackups(from.take()?),
+            9 => Self::SayMinBackups,
             _ => return Err(DecodeError::Invalid("an operator's order")),
         })
     }

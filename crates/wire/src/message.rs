@@ -532,6 +532,8 @@ macro_rules! message_table {
                 folder: u32,
                 /// The levels that the process of the sender can work at.
                 levels: Levels,
+                /// How many nodes that are alive the sender hears (R9.15).
+                hears: u16,
                 /// A message of the log that the group replicates.
                 message: Bytes,
             },

@@ -255,10 +255,11 @@ fn an_operator_moves_members_and_the_lead() {
 fn kasha_start_replaces_members_whose_folders_are_gone() {
     let (folder, port) = (Folder::new("group-start"), free_ports(6));
     let data = folder.path().join("d");
-    let start = || {
+    let start_with = |flags: &[&str]| {
         let words = ["start", "--data", data.to_str().unwrap(), "--port", &port.to_string(), "--memory-mib", "64"];
-        Process::spawn(command(&words))
+        Process::spawn(command(&[&words, flags].concat()))
     };
+    let start = || start_with(&[]);
     let members = |wanted: [u64; 3]| {
         wait_for("these members", || {
             let output = run(&["status", "--json", "--address", &local(port + 2).to_string()]);
@@ -277,7 +278,12 @@ fn kasha_start_replaces_members_whose_folders_are_gone() {
         let mut process = start();
         process.wait_until_it_says("ready");
         members(then);
+        let status = run(&["status", "--address", &local(port + 2).to_string()]);
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(said.contains("3 members are on one machine") && said.contains("All is well"), "{said}");
         process.stop(Signal::TERM);
+        // Whoever is left knows what the cluster was made for.
+        start_with(&["--shards", "7"]).fails_saying(&["--shards 7", "shards = 3", "K0405"]);
     }
     for lost in [2, 4] {
         fs::rename(data.join(format!("node-{lost}")), folder.path().join(format!("node-{lost}"))).unwrap();

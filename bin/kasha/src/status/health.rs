@@ -1,11 +1,11 @@
 //! Whether a shard is well. The coordinator's word is not enough: it says what should be. The primary must call itself primary
 //! of this term, each member must hold a copy that a new primary can go on with, and each witness must have its instance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_types::{CoreId, LogEnd, NodeId, ShardId};
+use kasha_types::{CoreId, LogEnd, MemberId, NodeId, ShardId};
 use kasha_wire::status::{CoreStatus, LoopTurns, Memory, ReplicaStatus};
-use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
+use kasha_wire::{Configuration, GroupMember, MemberState, ShardConfig, ShardPhase};
 
 /// What a core says of itself.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Cluster {
     pub coordinator: bool,
     /// The cores that have answered.
     pub cores: BTreeMap<CoreId, Core>,
+    /// The members of the coordinator's group that did not answer, if it has several.
+    pub silent_members: BTreeSet<MemberId>,
 }
 
 /// A shard's state, in words, and whether all is as it should be.
@@ -222,6 +224,20 @@ impl Cluster {
         self.coordinator && !self.configuration.shards.is_empty() && self.ill().is_empty()
     }
 
+    /// What the members of the coordinator's group are worth if all are on one machine (R9.14).
+    pub fn one_machine(&self) -> Option<String> {
+        let group = &self.configuration.group;
+        let first = group.first().filter(|_| group.len() > 1)?.address.ip();
+        let is_one = group.iter().all(|of| of.address.ip() == first);
+        is_one.then(|| {
+            format!(
+                "The coordinator's {} members are on one machine: they survive the loss of a folder, and not of the machine, or of the process \
+                 if they are in one",
+                group.len()
+            )
+        })
+    }
+
     /// One line that says whether all is well.
     pub fn summary(&self) -> String {
         /// More are counted, not named.
@@ -244,6 +260,19 @@ impl Cluster {
         if !self.coordinator {
             return "NOT well: the coordinator does not answer. No fail-over and no new clients until it is back"
                 .to_owned();
+        }
+        // Of a node that is lost that is no news.
+        let is_news = |of: &&GroupMember| {
+            let is_lost = self.configuration.node(of.node).is_some_and(|info| !info.alive);
+            self.silent_members.contains(&of.member) && !is_lost
+        };
+        let silent: Vec<_> = self.configuration.group.iter().filter(is_news).map(|of| of.node.to_string()).collect();
+        if !silent.is_empty() {
+            return format!(
+                "{} healthy, but the coordinator's member on {} is silent: one more loss may stop the coordinator. See that node's log, or start it again",
+                are(shards, "shard"),
+                silent.join(" and ")
+            );
         }
         match &lost[..] {
             [] => format!(
@@ -359,7 +388,7 @@ mod tests {
             says(2, vec![replica(false, 110)], Vec::new()),
             says(3, Vec::new(), vec![witness]),
         ];
-        Cluster { configuration, coordinator: true, cores: cores.into() }
+        Cluster { configuration, coordinator: true, cores: cores.into(), silent_members: BTreeSet::new() }
     }
 
     /// The cluster, with one thing wrong.

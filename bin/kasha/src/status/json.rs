@@ -109,11 +109,13 @@ pub fn to_json(cluster: &Cluster) -> Json {
     let group: Vec<_> = (configuration.group.iter())
         .map(|of| {
             json!({ "member": of.member.0, "node": of.node.0, "address": of.address.to_string(),
-                    "leads": of.address == configuration.coordinator })
+                    "leads": of.address == configuration.coordinator,
+                    "answers": !cluster.silent_members.contains(&of.member) })
         })
         .collect();
     json!({
         "cluster": configuration.cluster.0, "configuration": configuration.version.0, "faults": configuration.faults,
+        "min_backups": configuration.min_backups,
         "coordinator_reachable": cluster.coordinator, "group": group, "well": cluster.is_well(), "summary": cluster.summary(),
         "nodes_missing_to_begin": configuration.missing_to_begin(), "nodes": nodes, "shards": shards, "cores": cores,
         "tables": configuration.tables.iter().map(|table| &table.name).collect::<Vec<_>>(),

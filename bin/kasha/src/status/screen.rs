@@ -26,7 +26,7 @@ pub fn first(cluster: &Cluster, width: usize) -> String {
         out.push_str(&shards(cluster, width));
     }
     out.push('\n');
-    for line in wrapped(&cluster.summary(), width) {
+    for line in cluster.one_machine().iter().chain([&cluster.summary()]).flat_map(|text| wrapped(text, width)) {
         out.push_str(&line);
         out.push('\n');
     }
@@ -105,11 +105,12 @@ fn group(cluster: &Cluster) -> Table {
     let mut table = Table::new(["COORDINATOR", "NODE", "ADDRESS", "STATE"]);
     let configuration = &cluster.configuration;
     for of in configuration.group.iter().filter(|_| configuration.group.len() > 1) {
-        let is_alive = configuration.node(of.node).is_none_or(|info| info.alive);
-        let state = match (of.address == configuration.coordinator, is_alive) {
-            (true, _) => "leads",
-            (false, true) => "follows",
-            (false, false) => "its node is lost",
+        let is_lost = configuration.node(of.node).is_some_and(|info| !info.alive);
+        let state = match (is_lost, cluster.silent_members.contains(&of.member)) {
+            (true, true) => "its node is lost",
+            (false, true) => "silent",
+            (_, false) if of.address == configuration.coordinator => "leads",
+            (_, false) => "follows",
         };
         table.row([of.member.to_string(), of.node.to_string(), of.address.to_string(), state.to_owned()]);
     }

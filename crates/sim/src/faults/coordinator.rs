@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use kasha_types::ConfigVersion;
 
-use super::nemesis::{Chance, Fault, Nemesis, always, both_ways};
+use super::nemesis::{Chance, Cuts, Fault, Nemesis, always, both_ways};
 use crate::clock::{SimTime, micros, millis};
 use crate::intensity::Act;
 use crate::network::HostId;
@@ -81,13 +81,23 @@ impl Nemesis {
         self.hosts.coordinators.get(member.checked_sub(1)?).copied()
     }
 
-    /// The leader goes on to hear nodes, or some of them, and no other member: another one leads soon. A node dies meanwhile, so that both
-    /// have something to decide.
+    /// The leader goes on to hear nodes, or some of them, and no other member: another one leads soon. Or the leader goes on to hear the
+    /// members, and not all nodes (R9.15). A node dies meanwhile, so that both have something to decide.
     fn leader_cut(&mut self, world: &mut World, Chance { time, node }: Chance) {
         let Some(leader) = self.leader() else { return };
-        world.probes.hit("nemesis: leader of the group cut off");
         let others: Vec<HostId> = self.hosts.coordinators.iter().copied().filter(|&host| host != leader).collect();
         let mut cuts = both_ways(leader, &others);
+        if self.rng.chance(1, 4) {
+            world.probes.hit("nemesis: leader of the group hears its members, and not the nodes");
+            cuts.clear();
+            for host in self.hosts.nodes.clone() {
+                if self.rng.chance(3, 4) {
+                    cuts.extend(both_ways(host, &[leader]));
+                }
+            }
+            return self.cut_and_kill(world, cuts, Chance { time, node });
+        }
+        world.probes.hit("nemesis: leader of the group cut off");
         if self.rng.chance(1, 3) {
             cuts.retain(|&(from, _)| from != leader); // it can send, and hears nobody
         }
@@ -97,6 +107,10 @@ impl Nemesis {
                 cuts.extend(both_ways(host, &hidden));
             }
         }
+        self.cut_and_kill(world, cuts, Chance { time, node });
+    }
+
+    fn cut_and_kill(&mut self, world: &mut World, cuts: Cuts, Chance { time, node }: Chance) {
         let time = time.max(self.lease * self.rng.between(2, 8));
         self.cut_for(world, cuts, time);
         let at = self.rng.below(time);

@@ -279,6 +279,8 @@ variants! {
         super::any().prop_map(AdminOrder::RemoveLost) => AdminOrder::RemoveLost(Sample::one(next)),
         super::any().prop_map(AdminOrder::Lease) => AdminOrder::Lease(Sample::one(next)),
         Just(AdminOrder::SayLease) => AdminOrder::SayLease,
+        super::any().prop_map(AdminOrder::MinBackups) => AdminOrder::MinBackups(Sample::one(next)),
+        Just(AdminOrder::SayMinBackups) => AdminOrder::SayMinBackups,
     ]
     AdminOutcome: |next| [
         super::any().prop_map(AdminOutcome::Done) => AdminOutcome::Done(Sample::one(next)),
