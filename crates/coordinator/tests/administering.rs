@@ -23,7 +23,7 @@ impl Group {
     }
 
     /// Gives an order once. `None`: nobody has answered it.
-    fn order(&mut self, order: AdminOrder) -> Option<AdminOutcome> {
+    pub(crate) fn order(&mut self, order: AdminOrder) -> Option<AdminOutcome> {
         let (leader, now) = (self.leader(), self.now);
         self.answers.clear();
         self.member(leader).send_at(now, STRANGER, &Administer { nonce: 7, order });

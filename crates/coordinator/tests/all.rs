@@ -2,6 +2,7 @@
 
 mod administering;
 mod beginning;
+mod changed_lease;
 mod client_leases;
 mod common;
 mod copies;
@@ -14,10 +15,12 @@ mod hears_most;
 mod links;
 mod log_files;
 mod member_copies;
+mod member_stalls;
 mod member_trouble;
 mod memory;
 mod overtaken;
 mod own_silence;
 mod planted;
 mod random;
+mod restarts_of_all;
 mod rules;

@@ -10,8 +10,8 @@ use kasha_coordinator::CoordinatorOptions;
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Incarnation, MemberId, NodeId, Tick};
 use kasha_wire::message::{
-    ConfigurationIs, GetConfiguration, Goodbye, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened, TableCommand,
-    TableRequest,
+    ConfigurationIs, GetConfiguration, Goodbye, Grouped, HeartbeatAnswer, NotLeader, OpenSession, SessionOpened,
+    TableCommand, TableRequest,
 };
 use kasha_wire::{AnyMessage, Configuration, Levels, Message, ShardPhase};
 
@@ -23,6 +23,19 @@ pub(crate) const STRANGER: Endpoint = Endpoint::Conn(ConnId(99_999));
 
 pub(crate) fn address(index: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, 1], 7000 + u16::try_from(index).unwrap()))
+}
+
+/// Makes other commands of those of a leader.
+fn garble(said: &mut Grouped) {
+    let decoded = kasha_viewstamped::Message::decode(&said.message.0);
+    let Ok(kasha_viewstamped::Message::Prepare { view, behind, mut entries, committed }) = decoded else { return };
+    for entry in &mut entries {
+        if let kasha_viewstamped::Entry::Operation(command) = entry {
+            *command = vec![99];
+        }
+    }
+    said.message.0.clear();
+    kasha_viewstamped::Message::Prepare { view, behind, entries, committed }.encode(&mut said.message.0);
 }
 
 /// The node that speaks on this connection.
@@ -66,6 +79,10 @@ pub(crate) struct Group {
     pub(crate) loses: Option<u8>,
     /// Who lost it.
     pub(crate) mute: Option<usize>,
+    /// Members that stand still, and what waits in their buffers.
+    pub(crate) still: BTreeMap<usize, Vec<(Endpoint, AnyMessage)>>,
+    /// Members to which the commands of the leader come as others, which no state permits.
+    pub(crate) garbled: BTreeSet<usize>,
     pub(crate) nodes: BTreeMap<NodeId, FakeNode>,
     /// Which members each of these nodes does not reach.
     pub(crate) hidden: BTreeMap<u16, BTreeSet<usize>>,
@@ -124,6 +141,8 @@ impl Group {
             cuts: BTreeSet::new(),
             loses: None,
             mute: None,
+            still: BTreeMap::new(),
+            garbled: BTreeSet::new(),
             nodes: BTreeMap::new(),
             hidden: BTreeMap::new(),
             deaf_to_orders: BTreeSet::new(),
@@ -204,24 +223,29 @@ impl Group {
         }
     }
 
-    pub(crate) fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
-        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = &message {
+    /// Somebody is told something.
+    fn note_told(&mut self, to: Endpoint, message: &AnyMessage) {
+        if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. }) = message {
             let told = self.told.entry(configuration.version).or_insert_with(|| configuration.clone());
             assert_eq!(told, configuration, "F2: one configuration of a version");
         }
         if let (AnyMessage::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis: millis @ 1.., .. }), Some(node)) =
-            (&message, node_at(to))
+            (message, node_at(to))
         {
             let until = sent.after(Duration::from_millis(*millis));
             self.leases.entry(node).and_modify(|known| *known = until.max(*known)).or_insert(until);
         }
-        if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = message {
+        if let AnyMessage::HeartbeatAnswer(HeartbeatAnswer { cluster_time: ClusterTime(time @ 1..), .. }) = *message {
             let (since, first) = *self.first_time.get_or_insert((self.now, time));
             let passed = i64::try_from(self.now.since(since).as_millis()).unwrap();
             let ahead = i64::try_from(time).unwrap() - i64::try_from(first).unwrap() - passed;
             assert!(self.time.is_none_or(|(last, _)| last <= time), "F2: ClusterTime goes on");
             self.time = Some((time, ahead));
         }
+    }
+
+    pub(crate) fn deliver(&mut self, from: usize, to: Endpoint, message: AnyMessage) {
+        self.note_told(to, &message);
         let target = match to {
             Endpoint::Member(_) => {
                 let route = self.member(from).disk.routes[&to];
@@ -273,7 +297,14 @@ impl Group {
         if self.mute == Some(from) {
             return;
         }
+        if let Some(buffer) = self.still.get_mut(&target) {
+            return buffer.push((back, message));
+        }
         match (&mut self.members[target], message) {
+            (Some(world), AnyMessage::Grouped(mut message)) if self.garbled.contains(&target) => {
+                garble(&mut message);
+                world.send_at(now, back, &message);
+            }
             (Some(world), AnyMessage::Grouped(message)) => world.send_at(now, back, &message),
             (Some(_), AnyMessage::Goodbye(Goodbye { reason })) => self.sent_away.push((target, reason)),
             (Some(_) | None, _) => {}
@@ -284,7 +315,8 @@ impl Group {
         for step in 0..millis / 10 {
             self.now = self.now.after(Duration::from_millis(10));
             let now = self.now;
-            for world in self.members.iter_mut().flatten() {
+            let members = self.members.iter_mut().enumerate().filter(|(index, _)| !self.still.contains_key(index));
+            for world in members.filter_map(|(_, world)| world.as_mut()) {
                 world.now = now;
                 world.tick(0);
             }
@@ -317,8 +349,11 @@ impl Group {
             let hidden = self.hidden.get(&beat.core.node.0).cloned().unwrap_or_default();
             for index in (0..self.members.len()).filter(|index| !hidden.contains(index)) {
                 let now = self.now;
-                if let Some(world) = &mut self.members[index] {
-                    world.send_at(now, conn(beat.core.node, 0), &beat);
+                let from = conn(beat.core.node, 0);
+                match (self.still.get_mut(&index), &mut self.members[index]) {
+                    (Some(buffer), _) => buffer.push((from, beat.clone().into())),
+                    (None, Some(world)) => world.send_at(now, from, &beat),
+                    (None, None) => {}
                 }
             }
             self.settle();
@@ -336,7 +371,8 @@ impl Group {
         let world = self.members[index].take().unwrap();
         self.folders.insert(index, world.disk.durable);
         let now = self.now;
-        for world in self.members.iter_mut().flatten() {
+        let others = self.members.iter_mut().enumerate().filter(|(index, _)| !self.still.contains_key(index));
+        for world in others.filter_map(|(_, world)| world.as_mut()) {
             let dialled =
                 world.disk.routes.iter().find(|(_, route)| route.port() == address(index).port()).map(|(end, _)| *end);
             world.now = now;

@@ -186,13 +186,10 @@ impl<S: State, M: Memory> Replica<S, M> {
         self.advance(now); // without the one from which the group has grown, more may be committed
     }
 
-    pub(crate) fn tick_lead(&mut self, now: Tick, stall: Duration) {
+    pub(crate) fn tick_lead(&mut self, now: Tick) {
         let (patience, beat, lease) = (self.options.patience, self.options.beat(), self.options.lease);
         let is_alone = self.is_alone();
         let Role::Leads(lead) = &mut self.role else { return };
-        if stall > lease / 2 {
-            lead.rounds.excuse(stall);
-        }
         let is_cut_off = now.since(lead.rounds.completed_at()) > lead.bears;
         let is_stuck = lead.waits_since.is_some_and(|since| now.since(since) > patience);
         let is_cut_off = is_cut_off && !planted::is_on(Bug::LeaderKeepsOn);

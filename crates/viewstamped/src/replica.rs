@@ -244,7 +244,7 @@ impl<S: State, M: Memory> Replica<S, M> {
         if matches!(self.role, Role::Stopped) {
             return;
         }
-        self.stepped = self.stepped.max(now);
+        self.note_step(now);
         self.note_heard(now, from);
         self.highest = self.highest.max(message.view().number);
         match message {
@@ -288,11 +288,10 @@ impl<S: State, M: Memory> Replica<S, M> {
 
     /// Time passes. To be called at [`Self::next_deadline`], and may be called at any time.
     pub fn on_tick(&mut self, now: Tick) {
-        let stall = now.since(self.stepped);
-        self.stepped = self.stepped.max(now);
+        self.note_step(now);
         match self.role {
             Role::Stopped => {}
-            Role::Leads(_) => self.tick_lead(now, stall),
+            Role::Leads(_) => self.tick_lead(now),
             Role::Elects(_) | Role::Follows => {
                 self.tick_election(now);
                 self.tick_wish(now);
@@ -415,6 +414,17 @@ impl<S: State, M: Memory> Replica<S, M> {
         assert!(self.durable.view <= self.view, "R9.5: the disk is not ahead");
         if self.leads() {
             assert!(self.view.leader == self.me && self.log_view == self.view, "a leader has its log");
+        }
+    }
+
+    /// Notes the time. If this member stood still, it was its own silence, whatever it hears first now.
+    fn note_step(&mut self, now: Tick) {
+        let stall = now.since(self.stepped);
+        self.stepped = self.stepped.max(now);
+        if let Role::Leads(lead) = &mut self.role
+            && stall > self.options.lease / 2
+        {
+            lead.rounds.excuse(stall);
         }
     }
 

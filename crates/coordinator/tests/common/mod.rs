@@ -61,10 +61,12 @@ pub const SECOND: FileName = FileName::Journal(0);
 /// Whose journals these tests write, where the machine does not tell its boot.
 pub const OWNER: Owner = Owner { group: 77, member: MemberId(1), boot: 0, file_bytes: 16 * 1024 };
 
-/// The journal in these files.
+/// The journal in these files, of whichever member.
 pub fn journal(files: &Files) -> (Option<Stored>, Journal) {
     let file = |name| files.get(&name).cloned().unwrap_or_default();
-    journal::read(OWNER, &file(SECOND), &file(FIRST)).unwrap()
+    let (even, odd) = (file(SECOND), file(FIRST));
+    let member = journal::member_of(OWNER.group, &even, &odd).unwrap_or(OWNER.member);
+    journal::read(Owner { member, ..OWNER }, &even, &odd).unwrap()
 }
 
 /// Files with another log in their journal.
