@@ -1,7 +1,7 @@
 //! The real binary as real processes on loopback, for the tests beside this file.
 //!
 //! `process` runs the binary and reads its output. `cluster` is three servers, each configured in another way. `apart`
-//! is a cluster of any size with a coordinator of its own. `load` is a client that keeps account of what it was told;
+//! is a cluster of any size with a coordinator of its own, `group` one whose coordinator is a group of three. `load` is a client that keeps account of what it was told;
 //! `session` is one that waits for nobody else. `greeting` is a client's first frame. `place` has folders and ports. `campaign` draws faults from a seed, and
 //! has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and gives
 //! up after [`PATIENCE`], which only a hang reaches.
@@ -12,6 +12,7 @@ pub mod apart;
 pub mod campaign;
 pub mod cluster;
 pub mod greeting;
+pub mod group;
 pub mod load;
 pub mod place;
 pub mod process;

@@ -18,7 +18,7 @@ const USAGE: &str =
   --seed N       the first round's seed; the next rounds have the next ones
   --minutes M    rounds begin until so many minutes are over (10); of five minutes or more one round is long
   --rounds R     so many rounds instead
-  --long         more and fuller phases in every round, and at last a minute without the coordinator
+  --long         more and fuller phases in every round, and at last a minute without the coordinator, or its leader
   --loopback     no virtual network, so that nothing is cut
   --keep         keep the folders of good rounds too
   --plan         only print what would be done

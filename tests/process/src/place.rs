@@ -48,6 +48,23 @@ impl Drop for Folder {
     }
 }
 
+/// Copies a folder with all that is in it.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy_folder(&from, &to);
+        } else {
+            fs::copy(&from, &to).expect("a file");
+        }
+    }
+}
+
 /// A small file system for one test.
 #[derive(Debug)]
 pub struct SmallDisk {

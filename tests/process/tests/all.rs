@@ -8,6 +8,8 @@ mod full_memory;
 mod garbage;
 mod give_up;
 mod group;
+mod group_folders;
+mod group_stops;
 mod interactive;
 mod lived_in;
 mod mapped;

@@ -2,23 +2,11 @@
 #![allow(missing_docs)]
 
 use std::fs;
-use std::path::Path;
 
 use kasha_process_tests::apart::{Apart, Size};
+use kasha_process_tests::place::copy_folder;
 
 const SIZE: Size = Size { nodes: 3, faults: 1, shards: 3, lease: "1s" };
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let (entry, target) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
-        if entry.is_dir() {
-            copy(&entry, &target);
-        } else {
-            fs::copy(&entry, &target).unwrap();
-        }
-    }
-}
 
 /// A copy of a folder is not the folder: it lacks everything that was promised after it was made. The cluster must lose
 /// nothing because of it, whatever happens to that node.
@@ -27,7 +15,7 @@ fn a_folder_of_an_older_copy_is_put_back() {
     let mut cluster = Apart::start("older", SIZE);
     let mut told = cluster.fill("first", 20);
     let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
-    copy(&data, &older);
+    copy_folder(&data, &older);
     told.extend(cluster.fill("second", 20));
     cluster.kill(3);
     fs::remove_dir_all(&data).unwrap();
@@ -42,7 +30,7 @@ fn a_folder_of_a_much_older_copy_is_refused_however_often_it_is_started() {
     let mut cluster = Apart::start("much-older", SIZE);
     let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
     cluster.kill(3);
-    copy(&data, &older);
+    copy_folder(&data, &older);
     let mut told = cluster.fill("before", 20);
     for round in ["first", "second"] {
         cluster.start_node(3);
@@ -66,7 +54,7 @@ fn a_folder_of_an_older_copy_that_counts_the_same_start_is_put_back() {
     let mut told = cluster.fill("first", 20);
     cluster.stop_all();
     let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
-    copy(&data, &older);
+    copy_folder(&data, &older);
     cluster.start_all();
     cluster.serves_all(&told);
     told.extend(cluster.fill("second", 20));
@@ -85,7 +73,7 @@ fn a_witness_of_another_cluster_is_refused() {
     let _ = other.fill("theirs", 20);
     cluster.kill_all();
     let (data, kept) = (cluster.data(2), cluster.data(2).with_extension("kept"));
-    copy(&data, &kept);
+    copy_folder(&data, &kept);
     take_witnesses(&cluster, &other, 2);
     cluster.start_coordinator();
     cluster.refuses_node(2, &["the witness file belongs to cluster-", "K0105"]);

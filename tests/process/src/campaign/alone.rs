@@ -1,7 +1,7 @@
 //! Faults with a phase of their own, so that the seconds from the fault to service can be measured.
 //!
 //! Each is drawn as events of `plan`, within what docs/guarantees.md promises: in a stopped cluster at most f machines
-//! lose something, and never the coordinator's machine.
+//! lose something, and never the machine of a coordinator that is alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -21,8 +21,18 @@ pub enum Kind {
     CutNode,
     /// A node loses power for four leases.
     PowerLossNode,
-    /// A node is stopped, its folder lost, and a new one started in its place after four leases.
+    /// A node is stopped or killed, its folder lost, and a new one started in its place after four leases.
     ReplaceNode,
+    /// `kill -9` of the node whose process leads the coordinator's group, which stays away for four leases.
+    KillLeader,
+    /// SIGSTOP of that node for four leases.
+    FreezeLeader,
+    /// That node is cut off from everybody for four leases.
+    CutLeader,
+    /// That node loses power for four leases.
+    PowerLossLeader,
+    /// That node is stopped or killed, its folder lost, and a new one started in its place after four leases.
+    ReplaceLeader,
     /// `kill -9` of the coordinator's own process for three leases.
     KillCoordinator,
     /// SIGSTOP of the coordinator's own process for three leases.
@@ -49,15 +59,22 @@ pub enum Kind {
     DownDamageWitness,
     /// A primary and a witness of its shard are killed; the witness comes back without its files, the primary much later.
     WitnessLostPrimaryAway,
+    /// The small disk of a node is full for four leases.
+    FullDisk,
 }
 
 /// All kinds, with the names that `--only` takes.
-pub const KINDS: [(&str, Kind); 18] = [
+pub const KINDS: [(&str, Kind); 24] = [
     ("kill-node", Kind::KillNode),
     ("freeze-node", Kind::FreezeNode),
     ("cut-node", Kind::CutNode),
     ("power-loss-node", Kind::PowerLossNode),
     ("replace-node", Kind::ReplaceNode),
+    ("kill-leader", Kind::KillLeader),
+    ("freeze-leader", Kind::FreezeLeader),
+    ("cut-leader", Kind::CutLeader),
+    ("power-loss-leader", Kind::PowerLossLeader),
+    ("replace-leader", Kind::ReplaceLeader),
     ("kill-coordinator", Kind::KillCoordinator),
     ("freeze-coordinator", Kind::FreezeCoordinator),
     ("cut-coordinator-short", Kind::CutCoordinatorShort),
@@ -71,6 +88,7 @@ pub const KINDS: [(&str, Kind); 18] = [
     ("down-damage-member", Kind::DownDamageMember),
     ("down-damage-witness", Kind::DownDamageWitness),
     ("witness-lost-primary-away", Kind::WitnessLostPrimaryAway),
+    ("full-disk", Kind::FullDisk),
 ];
 
 fn one_of(rng: &mut Rng, endings: &[&'static str]) -> &'static str {
@@ -106,15 +124,29 @@ impl Kind {
 
     /// Changes a cluster so that it can have this fault.
     pub fn prepare(self, shape: &mut Shape) {
-        (shape.own_coordinator, shape.group) = (true, false);
-        shape.small_disk = None;
+        shape.small_disk = (self == Self::FullDisk).then_some(1);
+        shape.has_ballast &= shape.small_disk.is_none();
+        if !(self.fits(shape) && shape.is_any_node_losable()) {
+            (shape.own_coordinator, shape.group) = if self.needs_group() { (false, true) } else { (true, false) };
+        }
+    }
+
+    /// Whether the fault strikes the leader of a group.
+    fn needs_group(self) -> bool {
+        matches!(
+            self,
+            Self::KillLeader | Self::FreezeLeader | Self::CutLeader | Self::PowerLossLeader | Self::ReplaceLeader
+        )
     }
 
     fn fits(self, shape: &Shape) -> bool {
         match self {
             Self::KillCoordinator | Self::FreezeCoordinator => shape.own_coordinator,
             Self::CutCoordinatorShort | Self::CutCoordinatorLong => shape.own_coordinator,
-            // A machine that loses its data must not host the coordinator, and a small disk stays where it is.
+            Self::KillLeader | Self::FreezeLeader | Self::CutLeader => shape.group,
+            Self::PowerLossLeader | Self::ReplaceLeader => shape.group && shape.small_disk.is_none(),
+            Self::FullDisk => shape.small_disk.is_some(),
+            // A machine that loses its data must not host the coordinator alone, and a small disk stays where it is.
             Self::ReplaceNode
             | Self::PowerLossNode
             | Self::StopLoseFolder
@@ -123,7 +155,7 @@ impl Kind {
             | Self::DownLoseWitness
             | Self::DownDamageMember
             | Self::DownDamageWitness
-            | Self::WitnessLostPrimaryAway => shape.own_coordinator && shape.small_disk.is_none(),
+            | Self::WitnessLostPrimaryAway => shape.is_any_node_losable() && shape.small_disk.is_none(),
             Self::KillNode | Self::FreezeNode | Self::CutNode | Self::StopAll | Self::KillAll => true,
         }
     }
@@ -145,11 +177,17 @@ impl Kind {
             | Self::CutNode
             | Self::PowerLossNode
             | Self::ReplaceNode
+            | Self::KillLeader
+            | Self::FreezeLeader
+            | Self::CutLeader
+            | Self::PowerLossLeader
+            | Self::ReplaceLeader
             | Self::KillCoordinator
             | Self::FreezeCoordinator
             | Self::CutCoordinatorShort
             | Self::CutCoordinatorLong
-            | Self::WitnessLostPrimaryAway => false,
+            | Self::WitnessLostPrimaryAway
+            | Self::FullDisk => false,
         }
     }
 
@@ -162,14 +200,15 @@ impl Kind {
     /// The only event of its phase.
     pub fn draw(self, shape: &Shape, rng: &mut Rng) -> Event {
         let (lease, moment) = (shape.lease, Duration::from_millis(300));
-        let others: Vec<u16> = (1..=shape.nodes).filter(|node| Who::Node(*node) != shape.hub()).collect();
-        let node = *rng.pick(&others);
+        let is_other = |who: &Who| shape.group || *who != shape.hub();
+        let others: Vec<Who> = (1..=shape.nodes).map(Who::Node).filter(is_other).collect();
+        let who = if self.needs_group() { Who::Leader } else { *rng.pick(&others) };
         let (lasts, fault) = match self {
-            Self::KillNode => (lease * 4, Fault::Kill(vec![Who::Node(node)])),
-            Self::FreezeNode => (lease * 4, Fault::Freeze(Who::Node(node))),
-            Self::CutNode => (lease * 4, Fault::CutOff(vec![Who::Node(node)])),
-            Self::PowerLossNode => (lease * 4, Fault::PowerLoss(vec![Who::Node(node)], Kept::Some)),
-            Self::ReplaceNode => (lease * 4, Fault::Replace(node)),
+            Self::KillNode | Self::KillLeader => (lease * 4, Fault::Kill(vec![who])),
+            Self::FreezeNode | Self::FreezeLeader => (lease * 4, Fault::Freeze(who)),
+            Self::CutNode | Self::CutLeader => (lease * 4, Fault::CutOff(vec![who])),
+            Self::PowerLossNode | Self::PowerLossLeader => (lease * 4, Fault::PowerLoss(vec![who], Kept::Some)),
+            Self::ReplaceNode | Self::ReplaceLeader => (lease * 4, Fault::Replace(who, rng.chance(1, 2))),
             Self::KillCoordinator => (lease * 3, Fault::Kill(vec![Who::Coordinator])),
             Self::FreezeCoordinator => (lease * 3, Fault::Freeze(Who::Coordinator)),
             Self::CutCoordinatorShort => (lease / 2, Fault::CutOff(vec![Who::Coordinator])),
@@ -177,6 +216,7 @@ impl Kind {
             Self::StopAll => (moment, Fault::Down { orderly: true, losses: Vec::new() }),
             Self::KillAll => (moment, Fault::Down { orderly: false, losses: Vec::new() }),
             Self::WitnessLostPrimaryAway => (lease * 4, Fault::WitnessLost(rng.next_u64())),
+            Self::FullDisk => (lease * 4, Fault::FullDisk(shape.small_disk.expect("a small disk"))),
             Self::StopLoseFolder | Self::KillLoseFolder => {
                 (moment, self.down(self == Self::StopLoseFolder, shape, rng, |_| Loss::Folder))
             }
@@ -202,7 +242,9 @@ impl Kind {
 
     fn down(self, orderly: bool, shape: &Shape, rng: &mut Rng, mut loss: impl FnMut(&mut Rng) -> Loss) -> Fault {
         let mut nodes: Vec<u16> = (1..=shape.nodes).collect();
-        let count = rng.between(1, u64::from(shape.faults));
+        let loses_folder = matches!(self, Self::StopLoseFolder | Self::KillLoseFolder);
+        let most = if loses_folder { shape.losable() } else { shape.faults };
+        let count = rng.between(1, u64::from(most));
         let losses = (0..count).map(|_| {
             let index = rng.below(nodes.len() as u64);
             let node = nodes.remove(usize::try_from(index).expect("few"));
@@ -246,6 +288,8 @@ mod tests {
                         let mut nodes: Vec<u16> = losses.iter().map(|(node, ..)| *node).collect();
                         nodes.dedup();
                         assert!(nodes.len() <= usize::from(plan.shape.faults), "{plan}");
+                        let folders = losses.iter().filter(|(_, loss, _)| *loss == Loss::Folder).count();
+                        assert!(!plan.shape.group || 2 * folders < usize::from(plan.shape.members()), "{plan}");
                     }
                 }
             }

@@ -10,14 +10,15 @@ use kasha_machine::Rng;
 use super::alone::Loss;
 use super::plan::Harm;
 
-/// The files of a node's shards with this ending.
+/// The files of a node's shards and witnesses with this ending.
 fn files(data: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut left) = (Vec::new(), vec![data.to_owned()]);
     while let Some(folder) = left.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             if path.is_dir() {
-                left.push(path);
+                // The files of the coordinator's member are not a shard's, and their endings are the same.
+                left.extend(Some(path).filter(|path| !path.ends_with("coordinator")));
             } else if path.to_string_lossy().ends_with(ending) {
                 found.push(path);
             }
@@ -42,7 +43,6 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
     };
     let mut rng = Rng::new(seed);
     let mut found = files(data, ending)?;
-    found.retain(|path| !path.components().any(|part| part.as_os_str() == "coordinator"));
     if harm == Harm::SegmentCut {
         let is_led =
             |path: &PathBuf| led.iter().any(|shard| path.to_string_lossy().contains(&format!("shard-{shard:04}")));

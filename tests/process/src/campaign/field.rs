@@ -103,6 +103,39 @@ impl Field {
         Ok(())
     }
 
+    /// The events of a phase that begins now, with the names of those whom they strike.
+    ///
+    /// # Errors
+    /// If nobody says who leads.
+    pub fn named(&self, phase: &[Event]) -> Result<Vec<Event>, Failure> {
+        if !self.shape.group {
+            return Ok(phase.to_vec());
+        }
+        let began = Instant::now();
+        let leader = loop {
+            match self.leader() {
+                Ok(leader) => break leader,
+                Err(why) if began.elapsed() > WHOLE => return Err(Failure::Stuck(why)),
+                Err(_) => std::thread::sleep(ASK_LEAST),
+            }
+        };
+        let name = |who| match who {
+            Who::Leader => Who::Node(leader),
+            Who::NextToLeader => Who::Node(leader % self.shape.nodes + 1),
+            Who::Node(_) | Who::Coordinator => who,
+        };
+        println!("    node-{leader} leads");
+        Ok(phase.iter().map(|event| Event { fault: event.fault.named(name), ..event.clone() }).collect())
+    }
+
+    /// The node whose process leads the coordinator's group.
+    fn leader(&self) -> Result<u16, String> {
+        let status = self.status()?;
+        let leader = list(&status["group"]).iter().find(|member| member["leads"] == true);
+        let node = leader.and_then(|leader| self.node_of(&leader["node"]));
+        node.ok_or_else(|| format!("nobody leads: {}", status["group"]))
+    }
+
     /// Causes the faults of a phase, and heals everything afterwards.
     ///
     /// # Errors
@@ -182,11 +215,15 @@ impl Field {
             }
             Fault::FullDisk(node) => return self.fill(*node),
             Fault::Down { orderly, losses } => return self.take_down(*orderly, losses),
-            Fault::Replace(node) => {
-                let machine = self.machine(Who::Node(*node));
-                machine.terminate();
-                machine.ends_well()?;
-                return self.robbed(*node, Loss::Folder, 0);
+            Fault::Replace(who, orderly) => {
+                let machine = self.machine(*who);
+                if *orderly {
+                    machine.terminate();
+                    machine.ends_well()?;
+                } else {
+                    machine.kill()?;
+                }
+                return self.robbed(*who, Loss::Folder, 0);
             }
             Fault::WitnessLost(seed) => return self.lose_witness(*seed),
         }
@@ -203,19 +240,19 @@ impl Field {
             }
         }
         self.machines.iter_mut().try_for_each(Machine::ends_well)?;
-        let told = losses.iter().map(|(node, loss, seed)| self.robbed(*node, *loss, *seed));
+        let told = losses.iter().map(|(node, loss, seed)| self.robbed(Who::Node(*node), *loss, *seed));
         Ok(told.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    fn robbed(&mut self, node: u16, loss: Loss, seed: u64) -> Result<String, Failure> {
-        let machine = self.machine(Who::Node(node));
+    fn robbed(&mut self, who: Who, loss: Loss, seed: u64) -> Result<String, Failure> {
+        let machine = self.machine(who);
         let told = lose(&machine.data(), loss, seed).map_err(broken("nothing is lost"))?;
         if loss == Loss::Folder {
             machine.replace()?
         } else {
             machine.forget_journal()?
         }
-        Ok(format!("\n              node-{node}: {told}"))
+        Ok(format!("\n              {who}: {told}"))
     }
 
     /// Kills the primary of a shard and a witness of it. The witness loses its files, and is started.
@@ -230,8 +267,9 @@ impl Field {
         for node in [witness, primary] {
             self.machine(Who::Node(node)).kill()?;
         }
+        let witness = Who::Node(witness);
         let told = self.robbed(witness, Loss::Files(".slots"), 0)? + &self.robbed(witness, Loss::Files(".mode"), 0)?;
-        self.start(&[Who::Node(witness)])?;
+        self.start(&[witness])?;
         Ok(format!(" (the primary of shard-{} is node-{primary}){told}", shard["shard"]))
     }
 
@@ -240,7 +278,7 @@ impl Field {
         let is_its = |(who, machine): &(&Who, &Machine)| **who != Who::Coordinator && *number == machine.number();
         self.whom.iter().zip(&self.machines).find(is_its).and_then(|(who, _)| match who {
             Who::Node(node) => Some(*node),
-            Who::Coordinator => None,
+            Who::Coordinator | Who::Leader | Who::NextToLeader => None,
         })
     }
 
@@ -259,7 +297,7 @@ impl Field {
                 self.node_of(node).is_some_and(|node| whom.contains(&Who::Node(node)))
             }
             Fault::Freeze(who) => self.node_of(node).is_some_and(|node| *who == Who::Node(node)),
-            Fault::Replace(lost) => self.node_of(node) == Some(*lost),
+            Fault::Replace(lost, _) => self.node_of(node).is_some_and(|node| *lost == Who::Node(node)),
             Fault::Damage(..) | Fault::Jump(..) | Fault::Drift(..) | Fault::Cut(..) | Fault::Rough(..) => true,
             Fault::FullDisk(_) | Fault::Down { .. } | Fault::WitnessLost(_) => true,
         };
@@ -283,7 +321,7 @@ impl Field {
             Fault::Cut(..) | Fault::CutOff(_) | Fault::Rough(..) => self.disturb(fault, false),
             Fault::FullDisk(node) => self.empty(*node)?,
             Fault::Down { .. } | Fault::WitnessLost(_) => self.start(&self.whom.clone())?,
-            Fault::Replace(node) => self.start(&[Who::Node(*node)])?,
+            Fault::Replace(who, _) => self.start(&[*who])?,
         }
         Ok(String::new())
     }
@@ -301,7 +339,7 @@ impl Field {
             Fault::Rough(..) => self.net.rough(0, 0, Duration::ZERO),
             Fault::Kill(_) | Fault::Freeze(_) | Fault::PowerLoss(..) | Fault::Damage(..) => {}
             Fault::Jump(..) | Fault::Drift(..) | Fault::FullDisk(_) => {}
-            Fault::Down { .. } | Fault::Replace(_) | Fault::WitnessLost(_) => {}
+            Fault::Down { .. } | Fault::Replace(..) | Fault::WitnessLost(_) => {}
         }
     }
 
@@ -364,7 +402,38 @@ impl Field {
         led.filter_map(|shard| shard["shard"].as_u64()).collect()
     }
 
-    /// Waits until `kasha status` says that every node is alive and every shard healthy.
+    /// Whether every member of the group is in a process of these. If the folder of one is lost, an operator says so, and another node
+    /// takes its place.
+    fn group_is_whole(&self, status: &Json) -> Result<(), String> {
+        if !self.shape.group {
+            return Ok(());
+        }
+        let members = list(&status["group"]);
+        let Some(lost) = members.iter().find(|member| self.node_of(&member["node"]).is_none()) else {
+            let (there, wanted) = (members.len(), usize::from(self.shape.members()));
+            return if there == wanted { Ok(()) } else { Err(format!("{there} members instead of {wanted}")) };
+        };
+        let (lost, seeds) = (lost["node"].to_string(), self.net.seeds().join(","));
+        let order = ["admin", "--address", &seeds, "coordinator", "remove", "--node", &lost];
+        let output = self.net.output(bare_command(&order)).map_err(|error| error.to_string())?;
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        let said = String::from_utf8_lossy(&said).trim().replace('\n', " ");
+        println!("    an operator removes the member of node-{lost}: {said}");
+        Err(format!("the member of node-{lost} is lost"))
+    }
+
+    /// A member that takes no part any more, or a coordinator that says that it has lost its memory: nobody has lost what it needs.
+    fn all_members_take_part(&self) -> Result<(), Failure> {
+        for (who, machine) in self.whom.iter().zip(&self.machines) {
+            let said = machine.said();
+            if let Some(line) = said.lines().find(|line| line.contains("(K0508)") || line.contains("(K0509)")) {
+                return Err(Failure::Stuck(format!("{who} says: {line}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `kasha status` says that every node is alive and every shard healthy, and the coordinator's group has all its members.
     ///
     /// # Errors
     /// If that does not come, or a process ends by itself.
@@ -375,13 +444,14 @@ impl Field {
             self.look()?;
             // A node may have stopped only now because of its full disk.
             self.start(&self.whom.clone())?;
-            let status = self.status();
-            if let Ok(status) = &status
-                && health(status, usize::from(self.shape.nodes)).is_ok()
-            {
-                break;
-            }
-            let ill = status.map_or_else(|error| error, |status| ills(&status));
+            let ill = match self.status() {
+                Err(error) => error,
+                Ok(status) if health(&status, usize::from(self.shape.nodes)).is_err() => ills(&status),
+                Ok(status) => match self.group_is_whole(&status) {
+                    Err(ill) => ill,
+                    Ok(()) => break,
+                },
+            };
             if began.elapsed() > tell_at {
                 tell_at += TELL;
                 println!("    after {} ms not whole yet: {ill}", began.elapsed().as_millis());
@@ -395,6 +465,7 @@ impl Field {
         for machine in &mut self.machines {
             machine.may_end = false;
         }
+        self.all_members_take_part()?;
         println!("    whole after {} ms", began.elapsed().as_millis());
         Ok(())
     }

@@ -84,21 +84,27 @@ impl Load {
         Ok(Self { shared, sessions })
     }
 
+    /// How often each task was answered.
+    #[must_use]
+    pub fn answers(&self) -> Vec<u64> {
+        self.shared.done.iter().map(|done| done.load(Ordering::Relaxed)).collect()
+    }
+
+    /// The tasks that were answered less than this many times more than before.
+    #[must_use]
+    pub fn behind(&self, before: &[u64], times: u64) -> Vec<usize> {
+        let answers = self.answers();
+        (0..answers.len()).filter(|&task| answers[task] < before[task] + times).collect()
+    }
+
     /// Waits until every task was answered this many times more.
     ///
     /// # Errors
     /// If one is not.
     pub fn goes_on(&self, times: u64) -> Result<(), Failure> {
-        let count = || self.shared.done.iter().map(|done| done.load(Ordering::Relaxed));
-        let wanted: Vec<u64> = count().map(|done| done + times).collect();
-        let began = Instant::now();
+        let (before, began) = (self.answers(), Instant::now());
         loop {
-            let behind: Vec<usize> = count()
-                .zip(&wanted)
-                .enumerate()
-                .filter(|(_, (done, wanted))| done < wanted)
-                .map(|(task, _)| task)
-                .collect();
+            let behind = self.behind(&before, times);
             if behind.is_empty() {
                 return Ok(());
             }

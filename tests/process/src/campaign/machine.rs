@@ -118,6 +118,7 @@ impl Machine {
         match self.who {
             Who::Node(node) => node + NUMBERS * self.replaced,
             Who::Coordinator => COORDINATOR,
+            Who::Leader | Who::NextToLeader => unreachable!("no machine has this name"),
         }
     }
 
@@ -138,12 +139,13 @@ impl Machine {
                 say("control", net.control(node).to_string());
             }
         }
-        if self.who == shape.hub() {
+        // A folder in place of one that is lost begins no cluster, whoever is up when it starts.
+        if self.who == shape.hub() && self.replaced == 0 {
             say("nodes", shape.nodes.to_string());
             say("shards", shape.shards.to_string());
             say("faults", shape.faults.to_string());
             if shape.group {
-                say("group", "3".to_owned());
+                say("group", shape.members().to_string());
             }
             say("durability", if shape.fsync { "fsync" } else { "replicated" }.to_owned());
             words.push("--host-coordinator".to_owned());

@@ -61,6 +61,7 @@ impl Net {
         match who {
             Who::Node(node) => usize::from(node) - 1,
             Who::Coordinator => self.nodes,
+            Who::Leader | Who::NextToLeader => unreachable!("no host has this name"),
         }
     }
 

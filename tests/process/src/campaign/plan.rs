@@ -3,7 +3,8 @@
 //! Faults stay within what docs/guarantees.md promises. Machines that lose something, at most f in a phase, lose it at
 //! the beginning of the phase, while the cluster is whole: later, a set may have shrunk to them. Under `fsync` any
 //! machine may lose power at any time. Processes are killed and frozen, and links cut, without limit. Each round has a
-//! phase with one fault of `alone`, whose seconds until service are measured. Some damage has a phase of its own, too.
+//! phase with one fault of `alone`, whose seconds until service are measured. Some damage has a phase of its own, too. If the
+//! coordinator is a group, its leader may be struck, whoever that is by then, and no node has a part that another one has not.
 //!
 //! Two faults are limited. If the only witness is gone for good and its primary is deposed before the list has changed,
 //! the shard waits for the witness's files. And a log whose end is cut off looks like one that a crash cut, so it is
@@ -24,6 +25,10 @@ pub enum Who {
     Node(u16),
     /// The coordinator, if it has a process of its own.
     Coordinator,
+    /// The node whose process leads the coordinator's group when the phase begins.
+    Leader,
+    /// The node behind that one, by its number; behind the last one is the first one.
+    NextToLeader,
 }
 
 /// The size and the settings of a cluster.
@@ -45,7 +50,7 @@ pub struct Shape {
     pub flush_interval: Duration,
     /// Whether the coordinator has a process of its own. Otherwise node 1 hosts it.
     pub own_coordinator: bool,
-    /// Whether the coordinator is a group of three, in the processes of nodes.
+    /// Whether the coordinator is a group, in the processes of nodes.
     pub group: bool,
     /// The node whose data is on a small disk of its own.
     pub small_disk: Option<u16>,
@@ -117,8 +122,8 @@ pub enum Fault {
         /// For each loss the node, the loss and a seed.
         losses: Vec<(u16, Loss, u64)>,
     },
-    /// A node is stopped, and its folder lost; later another node takes its place.
-    Replace(u16),
+    /// A node is stopped if the flag is set, or else killed, and its folder lost; later another node takes its place.
+    Replace(Who, bool),
     /// A primary and a witness of its shard are killed; the witness starts again at once, without its files.
     WitnessLost(u64),
 }
@@ -162,7 +167,8 @@ const WINDOW_MS: u64 = 3000;
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Plan {
-    /// The plan of a seed. A long plan has more and fuller phases, and at last a minute without the coordinator.
+    /// The plan of a seed. A long plan has more and fuller phases, and at last a minute without the coordinator, or without the node of
+    /// its leader.
     #[must_use]
     pub fn draw(seed: u64, long: bool) -> Self {
         let mut rng = Rng::new(seed);
@@ -184,6 +190,13 @@ impl Plan {
             |event: &Event| matches!(event.fault, Fault::Drift(_, ppm) if ppm.unsigned_abs() > DRIFT_WITHIN_PPM);
         let reads_unjudged = phases.iter().flatten().any(is_beyond);
         Self { seed, shape, phases, measured, reads_unjudged }
+    }
+
+    /// Whether everybody is answered during this phase, and not only behind it: in its minute one node of a group is away, the leader's, and
+    /// nobody helps.
+    #[must_use]
+    pub fn is_served_throughout(&self, phase: usize) -> bool {
+        self.shape.group && self.phases[phase].iter().any(|event| event.lasts == MINUTE)
     }
 
     /// A plan with this fault alone, twice.
@@ -219,7 +232,9 @@ impl Shape {
         let nodes = rng.between(faults + 2, 5);
         let own_coordinator = rng.chance(1, 2);
         let group = !own_coordinator && rng.fork().chance(3, 4);
-        let small_disk = rng.chance(1, 3).then(|| rng.between(2, nodes));
+        // The first node leads a group at first.
+        let first = if group { 1 } else { 2 };
+        let small_disk = rng.chance(1, 3).then(|| if rng.chance(1, 2) { first } else { rng.between(first, nodes) });
         let has_ballast = small_disk.is_none() && rng.fork().chance(3, 4);
         let number = |number: u64| u16::try_from(number).expect("small");
         Self {
@@ -245,13 +260,35 @@ impl Shape {
         (1..=self.nodes).map(Who::Node).chain(coordinator).collect()
     }
 
+    /// Members of the coordinator.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        match self.group {
+            true if self.faults > 1 && self.nodes >= 5 => 5,
+            true => 3,
+            false => 1,
+        }
+    }
+
+    /// So many nodes may lose their folders at once: a majority of the coordinator's members is left.
+    #[must_use]
+    pub fn losable(&self) -> u16 {
+        if self.group { self.faults.min(self.members() / 2) } else { self.faults }
+    }
+
+    /// Whether any node may lose all that it has: in none is the coordinator alone.
+    #[must_use]
+    pub fn is_any_node_losable(&self) -> bool {
+        self.own_coordinator || self.group
+    }
+
     /// Whether the process may be the coordinator, or lead its group.
     #[must_use]
     pub fn may_lead(&self, who: Who) -> bool {
         who == self.hub() || self.group
     }
 
-    /// The process in which the coordinator runs, or its first member.
+    /// The process in which the coordinator runs, or began.
     #[must_use]
     pub fn hub(&self) -> Who {
         if self.own_coordinator { Who::Coordinator } else { Who::Node(1) }
@@ -295,11 +332,15 @@ impl Drawing<'_> {
     }
 
     fn minute(&mut self) -> Vec<Event> {
-        let fault = Fault::Kill(vec![self.shape.hub()]);
+        let fault = match self.shape.group {
+            true if self.rng.chance(1, 2) => Fault::Freeze(Who::Leader),
+            true => Fault::Kill(vec![Who::Leader]),
+            false => Fault::Kill(vec![self.shape.hub()]),
+        };
         let mut events = vec![Event { at: Duration::ZERO, lasts: MINUTE, fault }];
-        let node = self.node();
-        if self.rng.chance(1, 2) && Who::Node(node) != self.shape.hub() {
-            let fault = Fault::Kill(vec![Who::Node(node)]);
+        let other = if self.shape.group { Who::NextToLeader } else { Who::Node(self.node()) };
+        if self.rng.chance(1, 2) && other != self.shape.hub() {
+            let fault = Fault::Kill(vec![other]);
             let at = Duration::from_millis(self.rng.between(1000, 40_000));
             events.push(Event { at, lasts: Duration::from_millis(500), fault });
         }
@@ -403,7 +444,10 @@ impl Drawing<'_> {
     }
 
     fn who(&mut self) -> Who {
-        *self.rng.pick(&self.shape.everybody())
+        match self.shape.group && self.rng.chance(1, 4) {
+            true => Who::Leader,
+            false => *self.rng.pick(&self.shape.everybody()),
+        }
     }
 
     /// Some processes: at least one, and not all.
@@ -422,11 +466,33 @@ impl Drawing<'_> {
     }
 }
 
+impl Fault {
+    /// The same fault, with other names for those whom it strikes.
+    #[must_use]
+    pub fn named(&self, name: impl Fn(Who) -> Who) -> Self {
+        let all = |whom: &[Who]| whom.iter().map(|who| name(*who)).collect();
+        match self {
+            Self::Kill(whom) => Self::Kill(all(whom)),
+            Self::Freeze(who) => Self::Freeze(name(*who)),
+            Self::PowerLoss(whom, kept) => Self::PowerLoss(all(whom), *kept),
+            Self::Drift(who, ppm) => Self::Drift(name(*who), *ppm),
+            Self::Cut(from, to, _) if name(*from) == name(*to) => Self::CutOff(vec![name(*from)]),
+            Self::Cut(from, to, both) => Self::Cut(name(*from), name(*to), *both),
+            Self::CutOff(whom) => Self::CutOff(all(whom)),
+            Self::Replace(who, orderly) => Self::Replace(name(*who), *orderly),
+            Self::Damage(..) | Self::Jump(..) | Self::Rough(..) | Self::FullDisk(_) => self.clone(),
+            Self::Down { .. } | Self::WitnessLost(_) => self.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(node) => write!(f, "node-{node}"),
             Self::Coordinator => write!(f, "coordinator"),
+            Self::Leader => write!(f, "the leader"),
+            Self::NextToLeader => write!(f, "the node behind the leader's"),
         }
     }
 }
@@ -457,7 +523,9 @@ impl fmt::Display for Fault {
                 write!(f, "{} of everything", if *orderly { "SIGTERM" } else { "kill -9" })?;
                 losses.iter().try_for_each(|(node, loss, _)| write!(f, "; at node-{node}: {loss}"))
             }
-            Self::Replace(node) => write!(f, "SIGTERM of node-{node}, which another replaces"),
+            Self::Replace(who, orderly) => {
+                write!(f, "{} of {who}, which another replaces", if *orderly { "SIGTERM" } else { "kill -9" })
+            }
             Self::WitnessLost(_) => write!(f, "a witness loses its files while the primary is away"),
         }
     }
@@ -481,9 +549,9 @@ impl fmt::Display for Plan {
         } = &self.shape;
         let durability = if *fsync { "fsync" } else { "replicated" };
         let coordinator = match (own_coordinator, group) {
-            (true, _) => "a process of its own",
-            (false, true) => "a group of three",
-            (false, false) => "at node-1",
+            (true, _) => "a process of its own".to_owned(),
+            (false, true) => format!("a group of {}", self.shape.members()),
+            (false, false) => "at node-1".to_owned(),
         };
         write!(f, "{nodes} nodes of {cores} core(s), {shards} shards, f = {faults}, {durability}, lease {lease:?}, ")?;
         write!(f, "coordinator {coordinator}, links {delay:?}")?;
@@ -514,12 +582,15 @@ mod tests {
         for seed in 0..2000 {
             let plan = Plan::draw(seed, seed % 5 == 0);
             assert_eq!(plan.to_string(), Plan::draw(seed, seed % 5 == 0).to_string());
+            let is_alone = |node| !plan.shape.is_any_node_losable() && plan.shape.hub() == Who::Node(node);
+            assert!(!plan.shape.small_disk.is_some_and(is_alone), "seed {seed}: {plan}");
             for phase in &plan.phases {
                 let mut weak = std::collections::BTreeSet::new();
                 for (index, event) in phase.iter().enumerate() {
                     let lost: Vec<Who> = match &event.fault {
                         Fault::PowerLoss(whom, _) if !plan.shape.fsync => whom.clone(),
-                        Fault::Damage(node, ..) | Fault::Replace(node) => vec![Who::Node(*node)],
+                        Fault::Damage(node, ..) => vec![Who::Node(*node)],
+                        Fault::Replace(who, _) => vec![*who],
                         Fault::Down { losses, .. } => losses.iter().map(|(node, ..)| Who::Node(*node)).collect(),
                         _ => Vec::new(),
                     };

@@ -56,10 +56,18 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
 fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Result<(), Failure> {
     load.goes_on(ANSWERS)?;
     for (index, phase) in plan.phases.iter().enumerate() {
+        let phase = field.named(phase)?;
         match (plan.measured.get(&index), &phase[..]) {
             (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, load, table)?,
             _ => {
-                field.suffer(phase)?;
+                let before = load.answers();
+                field.suffer(&phase)?;
+                let behind = load.behind(&before, ANSWERS);
+                if plan.is_served_throughout(index) && !behind.is_empty() {
+                    return Err(Failure::Stuck(format!(
+                        "tasks {behind:?} were not answered without the leader's node"
+                    )));
+                }
                 field.becomes_whole()?;
                 load.goes_on(ANSWERS)?;
             }

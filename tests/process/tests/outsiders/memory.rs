@@ -3,23 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kasha_process_tests::cluster::{Cluster, NODES};
-use kasha_process_tests::place::{Folder, free_ports};
+use kasha_process_tests::place::{Folder, copy_folder, free_ports};
 use kasha_process_tests::process::{Process, cli, cli_says, command};
 use kasha_process_tests::{apart, wait_for};
 use rustix::process::Signal;
 
 const LEASE: &str = "500ms";
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let (entry, target) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
-        fs::copy(&entry, &target).unwrap();
-    }
-}
 
 /// What an outsider removes, or puts back.
 fn coordinator_of(cluster: &Cluster) -> PathBuf {
@@ -112,10 +104,10 @@ fn the_coordinators_folder_of_another_cluster_and_a_damaged_one_are_refused() {
     stop_all(&mut other);
     let (own, aside) = (coordinator_of(&cluster), cluster.folder().join("aside"));
     fs::rename(&own, &aside).unwrap();
-    copy(&coordinator_of(&other), &own);
+    copy_folder(&coordinator_of(&other), &own);
     cluster.spawn_node(1).fails_saying(&["K0105"]);
     fs::remove_dir_all(&own).unwrap();
-    copy(&aside, &own);
+    copy_folder(&aside, &own);
     let mut files = fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().path());
     // Of the two files of a journal, one is in use.
     let used = files.find(|path| fs::read(path).unwrap().starts_with(b"KASHAVSR")).expect("a journal");
@@ -136,7 +128,7 @@ fn an_older_copy_of_the_coordinators_folder_decides_nothing() {
     let mut cluster = Cluster::start_alone("memory-older", LEASE, 3);
     let mut told = put_twelve(&cluster, "before");
     let (own, older) = (coordinator_of(&cluster), cluster.folder().join("older"));
-    copy(&own, &older);
+    copy_folder(&own, &older);
     cluster.kill(3);
     wait_for("fail-over", || match cli(cluster.port(), &["put", "after", "it"]).status.code() {
         Some(0) => Ok(()),
@@ -148,7 +140,7 @@ fn an_older_copy_of_the_coordinators_folder_decides_nothing() {
     stop_all(&mut cluster);
     let newest = cluster.folder().join("newest");
     fs::rename(&own, &newest).unwrap();
-    copy(&older, &own);
+    copy_folder(&older, &own);
     for _ in 0..2 {
         cluster.start_all();
         cluster.node(1).wait_until_it_says("K0508");
@@ -174,7 +166,7 @@ fn kasha_start_does_not_begin_anew_either() {
     first.wait_until_it_says("ready");
     let own = data.join("node-1/coordinator");
     let older = folder.path().join("older");
-    copy(&own, &older);
+    copy_folder(&own, &older);
     for key in ["a", "b", "c"] {
         cli_says(port, &["put", key, key]);
     }
@@ -187,7 +179,7 @@ fn kasha_start_does_not_begin_anew_either() {
     fs::rename(&own, &newest).unwrap();
     start().fails_saying(&["K0117", "node-1/coordinator"]);
     let _ = fs::remove_dir_all(&own);
-    copy(&older, &own);
+    copy_folder(&older, &own);
     for _ in 0..2 {
         start().fails_saying(&["K0508", "node-1/coordinator"]);
     }
