@@ -86,7 +86,13 @@ impl Nodes {
         let group = of_cluster
             .unwrap_or_else(|| default_group(faults.unwrap_or(1), u16::try_from(numbers.len()).unwrap_or(u16::MAX)));
         let cores = cores.or(any.map(|owner| owner.cores)).unwrap_or(1);
-        let host = numbers.iter().copied().filter(|number| members.contains(number)).min().unwrap_or(1);
+        let mut host = 1;
+        for &number in numbers.iter().rev().filter(|number| members.contains(number)) {
+            // A folder that was invited only has no files of a member: its process would begin another cluster.
+            if stored_in(&DataDir::open(&node_folder(data, number))?)?.is_some() {
+                host = number;
+            }
+        }
         Ok(Self { numbers, cores, group, members, lost_members, host })
     }
 }

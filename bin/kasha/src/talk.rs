@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kasha_types::{ClusterId, Incarnation};
+use kasha_types::{ClusterId, ConfigVersion, Incarnation};
 use kasha_wire::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
-use kasha_wire::link::{Handshake, ToOperator};
-use kasha_wire::message::{Goodbye, Hello, NotLeader, Welcome};
+use kasha_wire::link::{Handshake, ToClient, ToOperator};
+use kasha_wire::message::{GetConfiguration, Goodbye, Hello, NotLeader, Welcome};
 use kasha_wire::plain::{self, First};
 use kasha_wire::{Configuration, Message, WireVersion};
 
@@ -45,9 +45,10 @@ impl Talk {
         Self::connect_within(coordinator, PATIENCE, PATIENCE)
     }
 
-    /// Whether a member of this cluster's coordinator answers there, whoever leads.
+    /// Whether a member of this cluster's coordinator answers there, whoever leads: the member itself, and not just its process.
     pub fn is_there(member: SocketAddr, cluster: ClusterId) -> bool {
-        Self::connect_within(member, GREETING, GREETING).is_ok_and(|talk| talk.cluster == cluster)
+        let Ok(mut talk) = Self::connect_within(member, GREETING, GREETING) else { return false };
+        talk.cluster == cluster && talk.ask::<ToClient>(&GetConfiguration { have: ConfigVersion(0) }).is_ok()
     }
 
     fn connect_within(coordinator: SocketAddr, patience: Duration, answer: Duration) -> Result<Self> {

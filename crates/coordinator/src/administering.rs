@@ -84,6 +84,10 @@ impl Leading<'_> {
         let member = member_of(self.decided(), node).map(|of| of.member);
         let speaks =
             |member| member == self.member.ledger.me() || self.member.ledger.has_heard(now, member, self.silence());
+        // R9.15: what was not heard yet is no silence.
+        if now.since(self.lead.since) < self.member.options.node_lease {
+            return Later(format!("the coordinator has just begun to lead, and listens for the member of {node}"));
+        }
         match member.filter(|&member| speaks(member)) {
             Some(_) => refused(format!("the member of {node} is not lost: it speaks")),
             None => self.remove_member(node),
@@ -210,6 +214,12 @@ impl Leading<'_> {
                 "a shard has {} members beside its primary, and never {min_backups}",
                 config.faults
             ));
+        }
+        if config.shards.is_empty() {
+            return refused(
+                "no shard has its place yet, and until then the flag of the first process counts: try again later"
+                    .to_owned(),
+            );
         }
         if config.min_backups != min_backups {
             let (address, nodes) = (config.coordinator, config.nodes_wanted);

@@ -38,10 +38,9 @@ impl Leading<'_> {
         let missing = self.missing(now, config)?;
         // R9.15: what was not heard yet is no silence.
         if now.since(self.lead.since) < self.member.options.node_lease {
-            return Err(format!(
-                "the coordinator has just begun to lead, and may not have heard everybody yet: nothing was changed; look again in a \
-                 second, or in a lease of nodes if that is longer (K0506)"
-            ));
+            let why = "the coordinator has just begun to lead, and may not have heard everybody yet: nothing was changed; look again in a \
+                       second, or in a lease of nodes if that is longer (K0506)";
+            return Err(why.to_owned());
         }
         let Some(seen) = seen else { return Ok(missing) };
         if *seen != missing {

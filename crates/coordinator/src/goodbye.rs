@@ -103,7 +103,7 @@ impl Goodbye {
             ),
             Self::MemoryLost(loss) => format!(
                 "this coordinator has lost its memory: {loss}. Its folder was lost, or is an older copy. So that no data is lost, it \
-                 decides nothing: stop its process, put back the newest folder of the coordinator, and start it again (K0508)"
+                 decides nothing: its own log says what to do (K0508)"
             ),
         }
     }

@@ -157,8 +157,9 @@ impl Member {
         }
         let folders: BTreeMap<_, _> = group.iter().map(|of| (of.member, of.folder)).collect();
         let (from, process, levels) = (self.ledger.me(), self.options.process, self.options.levels);
-        let hears = self.hears(self.last_step);
-        for (to, message) in self.ledger.take_messages() {
+        let messages = self.ledger.take_messages();
+        let hears = if messages.is_empty() { 0 } else { self.hears(self.last_step) };
+        for (to, message) in messages {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);
             let folder = folders.get(&to).copied().unwrap_or(0);

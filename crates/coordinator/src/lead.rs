@@ -41,8 +41,10 @@ pub(crate) struct Lead {
     pub(crate) since: Tick,
     /// Members, and those that were invited, that say nothing, and since when this leader knows that.
     pub(crate) silent: BTreeMap<MemberId, Tick>,
-    /// Since when another member hears more nodes than this leader does, while one of them is to be judged (R9.15).
+    /// Since when another member hears more nodes than this leader does (R9.15).
     pub(crate) hears_less_since: Option<Tick>,
+    /// Whether it has let others judge a silence for that.
+    pub(crate) has_let_others_judge: bool,
     /// Which other member was asked last to lead, and when.
     pub(crate) handed_over: Option<(MemberId, Tick)>,
     /// The round that confirms that this member led when it was told of more than it knows.
@@ -71,7 +73,7 @@ impl Lead {
         member.follow_timing();
         let Member { options, ledger, overheard, .. } = member;
         let state = ledger.decided();
-        let mut overheard = std::mem::take(overheard);
+        let mut overheard = overheard.clone();
         if planted::is_on(Bug::EvidenceForgotten) {
             overheard.clear();
         }
@@ -113,6 +115,7 @@ impl Lead {
             since: now,
             silent: BTreeMap::new(),
             hears_less_since: None,
+            has_let_others_judge: false,
             handed_over: None,
             loss_round: None,
             promotions: (0, now),

@@ -252,6 +252,11 @@ impl Ledger {
         (ViewNumber(number), Some(leader).filter(|&leader| leader != self.replica.me()))
     }
 
+    /// Whether this leader's rounds have not ended for so long.
+    pub(crate) fn is_cut_off(&self, now: Tick, within: Duration) -> bool {
+        self.replica.is_cut_off(now, within)
+    }
+
     /// This member.
     pub(crate) fn me(&self) -> MemberId {
         self.replica.me()

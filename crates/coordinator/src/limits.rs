@@ -92,5 +92,8 @@ pub(crate) const SILENT_LEASES: u32 = 4;
 /// While another member hears more nodes, a leader judges none for so many leases: to take over the lead takes less than one.
 pub(crate) const HEARS_LESS_LEASES: u32 = 4;
 
+/// After so many leases these begin anew.
+pub(crate) const HEARS_LESS_AFRESH_LEASES: u32 = 64;
+
 /// A new cluster waits for so many leases for a member that was invited and says nothing, if nobody chose the size of the group.
 pub(crate) const FORMING_LEASES: u32 = 20;

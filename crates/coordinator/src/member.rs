@@ -17,6 +17,7 @@ use crate::CoordinatorOptions;
 use crate::evidence::Evidence;
 use crate::goodbye::Goodbye;
 use crate::group::Others;
+use crate::hears_most::LetsOthersJudge;
 use crate::ledger::Ledger;
 use crate::outbox::{Out, Outbox};
 use crate::storage::Found;
@@ -41,13 +42,14 @@ pub(crate) struct Member {
     processes: BTreeMap<NodeId, Incarnation>,
     /// Where each node can host a member, as it last said.
     pub(crate) controls: BTreeMap<NodeId, SocketAddr>,
-    /// What each core said last while another member led, and when: whoever leads next knows then what the folders of all nodes know (R9.13).
+    /// What each core said last, whoever led, and when: whoever leads next knows then what the folders of all nodes know (R9.13).
     pub(crate) overheard: BTreeMap<CoreId, (Tick, Heartbeat)>,
     /// The levels that each node's process can work at, as it last said.
     pub(crate) levels: BTreeMap<NodeId, Levels>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     pub(crate) evidence: Evidence,
+    pub(crate) lets_others_judge: LetsOthersJudge,
     pub(crate) last_step: Tick,
 }
 
@@ -65,6 +67,7 @@ impl Member {
             levels: BTreeMap::new(),
             said: BTreeMap::new(),
             evidence: Evidence::new(options.node_lease),
+            lets_others_judge: LetsOthersJudge::default(),
             last_step: now,
             options,
         }
@@ -104,9 +107,6 @@ impl Member {
     pub(crate) fn overhear(&mut self, now: Tick, from: Endpoint, message: &ToCoordinator, out: &mut Out<'_>) {
         match message {
             ToCoordinator::Heartbeat(heartbeat) if self.knows_process_of(heartbeat) => {
-                if self.ledger.lists().members.len() > 1 {
-                    self.overheard.insert(heartbeat.core, (now, heartbeat.clone()));
-                }
                 self.hear(now, from, heartbeat);
             }
             ToCoordinator::Heartbeat(_)
@@ -138,6 +138,9 @@ impl Member {
             self.said.retain(|core, _| core.node != node);
             self.overheard.retain(|core, (_, said)| core.node != node || said.incarnation == heartbeat.incarnation);
             self.evidence.forget(node);
+        }
+        if self.ledger.lists().members.len() > 1 {
+            self.overheard.insert(heartbeat.core, (now, heartbeat.clone()));
         }
         if let Some(control) = heartbeat.control {
             self.controls.insert(node, control);

@@ -256,9 +256,15 @@ impl Leading<'_> {
         all.into_iter()
     }
 
+    /// Whether a member that stays is on the same machine.
     fn shares_machine(&self, of: &GroupMember) -> bool {
-        let group = &self.decided().configuration.group;
-        group.iter().any(|known| known.member != of.member && known.address.ip() == of.address.ip())
+        let (state, last_step) = (self.decided(), self.member.last_step);
+        let is_gone = |since: &Tick| last_step.since(*since) >= self.member.options.replaces_after;
+        let stays =
+            |member: &MemberId| !state.leaving.contains(member) && !self.lead.silent.get(member).is_some_and(is_gone);
+        let mut others =
+            state.configuration.group.iter().filter(|known| known.member != of.member && stays(&known.member));
+        others.any(|known| known.address.ip() == of.address.ip())
     }
 
     /// Whether it is too early to invite somebody from a machine that has a member: nothing is placed before all nodes of a new cluster are

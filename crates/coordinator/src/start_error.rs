@@ -137,8 +137,8 @@ impl std::fmt::Display for StartError {
             ),
             Self::Damaged { file, at, what } => write!(
                 f,
-                "{} is damaged at {at} ({what}): it was complete once, so nothing may be dropped; restore the folder from a \
-                 copy (K0109)",
+                "{} is damaged at {at} ({what}): it was complete once, so nothing may be dropped. If the coordinator has other \
+                 members, give this folder up as a lost one; else restore it as it was (K0109)",
                 name(*file)
             ),
             // A real disk's error names the path and what to do, with its own code.

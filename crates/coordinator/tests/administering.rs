@@ -36,7 +36,7 @@ impl Group {
     }
 
     /// Gives an order until it is done, as the operator's program does.
-    fn obey(&mut self, order: AdminOrder) -> String {
+    pub(crate) fn obey(&mut self, order: AdminOrder) -> String {
         let mut last = None;
         for _ in 0..200 {
             match self.order(order) {

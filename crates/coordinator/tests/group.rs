@@ -333,7 +333,10 @@ impl Group {
             .values()
             .filter(|node| node.up)
             .map(|node| {
-                let heard = self.nodes.values().filter(|other| other.up && other.id != node.id).map(|other| other.id);
+                let index = |of: &FakeNode| usize::from(of.id.0) - 1;
+                let is_heard =
+                    |other: &&FakeNode| other.up && other.id != node.id && !self.is_cut(index(node), index(other));
+                let heard = self.nodes.values().filter(is_heard).map(|other| other.id);
                 let world = self.members.iter().flatten().next().expect("a member is up");
                 let mut beat = world.heartbeat_of(node, 0, node.reports());
                 (beat.sent, beat.answered, beat.heard) = (self.now, self.now, heard.collect());
@@ -696,4 +699,19 @@ fn r9_14_a_member_whose_node_stays_away_is_replaced_and_its_folder_comes_back_as
     group.kill(next);
     group.run(10_000);
     assert_eq!(group.leaders(), [], "one of three is left, and one that is none of them");
+}
+
+/// Machines A, B, C, A, B. The member on B is gone, and B has another node.
+#[test]
+fn r9_14_a_member_that_is_gone_does_not_count_for_its_machine() {
+    let mut group = Group::of_with(5, |options| options.nodes = 5);
+    group.machines = BTreeMap::from([(0, 1), (1, 2), (2, 3), (3, 1), (4, 2)]);
+    group.run(4_000);
+    let nodes =
+        |group: &Group| -> Vec<u16> { group.config(group.leaders()[0]).group.iter().map(|of| of.node.0).collect() };
+    assert_eq!(nodes(&group), [1, 2, 3]);
+    group.kill(1);
+    group.node_is_up(1, false);
+    group.run(35_000);
+    assert_eq!(nodes(&group), [1, 3, 5], "and not 4, which is on the machine of 1");
 }

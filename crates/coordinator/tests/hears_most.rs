@@ -1,9 +1,21 @@
 //! R9.15: a silence is judged by the member that hears most nodes.
 #![allow(missing_docs)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::NodeId;
+use kasha_wire::message::AdminOrder::Lead;
 
 use crate::group::{Group, SIZE};
+
+/// The nodes that are alive, as this member knows it.
+fn alive(group: &Group, index: usize) -> Vec<u16> {
+    group.config(index).nodes.iter().filter(|info| info.alive).map(|info| info.node.0).collect()
+}
+
+fn node(index: usize) -> u16 {
+    u16::try_from(index + 1).unwrap()
+}
 
 /// Nobody was declared lost.
 fn assert_all_alive(group: &Group, what: &str) {
@@ -69,4 +81,90 @@ fn r9_15_who_hears_more_and_does_not_come_to_lead_holds_nothing_up_for_long() {
     group.run(20_000);
     let alive = group.config(leader).nodes.iter().filter(|info| info.alive).count();
     assert!(group.leaders() == [leader] && alive < SIZE, "{alive} nodes are alive");
+}
+
+#[test]
+fn r9_15_one_member_that_does_not_come_to_lead_does_not_hide_another_one() {
+    for hung in 1..SIZE {
+        let mut group = Group::serving();
+        let leader = group.leaders()[0];
+        let hung = (leader + hung) % SIZE;
+        group.hide(&[1, 2, 3], leader);
+        group.hidden.remove(&node(leader));
+        group.deaf_to_orders = BTreeSet::from([hung]);
+        group.run(12_000);
+        assert_eq!(group.leaders(), [3 - leader - hung], "the other one leads");
+        assert_all_alive(&group, "one of the others hears all");
+    }
+}
+
+/// A leader bears some leases without a round. Then the cut is over, and what was decided meanwhile would be committed.
+#[test]
+fn r9_15_a_leader_that_is_cut_off_from_members_and_nodes_judges_none() {
+    for (millis, elections, trusts) in
+        [(2_300, 0, false), (2_300, 1, false), (3_000, 2, false), (3_500, 2, true), (6_000, 3, true)]
+    {
+        let mut group = Group::with(|options| options.trusts_connections = trusts);
+        group.run(3_000);
+        for index in 0..elections {
+            group.obey(Lead(NodeId(node((index + 1) % SIZE))));
+        }
+        group.run(5_000);
+        let leader = group.leaders()[0];
+        let others: Vec<u16> = (0..SIZE).filter(|&index| index != leader).map(node).collect();
+        group.isolate(leader);
+        group.hide(&others, leader);
+        group.run(millis);
+        group.cuts.clear();
+        group.hidden.clear();
+        group.run(2_000);
+        assert_all_alive(&group, &format!("a cut of {millis} ms after {elections} elections"));
+    }
+}
+
+/// Whoever leads misses one node, another one is dead, and the trouble goes with the lead.
+#[test]
+fn r9_15_trouble_that_follows_the_lead_does_not_send_the_lead_round_for_ever() {
+    for early in [false, true] {
+        let mut group = Group::serving_of(5);
+        group.node_is_up(4, false);
+        group.kill(4);
+        let (mut leads, mut last, mut since, mut millis) = (0, usize::MAX, 0, 0);
+        let mut without: BTreeMap<u16, u64> = BTreeMap::new();
+        while alive(&group, 0).contains(&5) {
+            group.run(10);
+            millis += 10;
+            assert!(millis < 20_000, "the dead node is lost: {leads} leads");
+            if let [leader] = group.leaders()[..] {
+                if leader != last {
+                    (leads, last, since) = (leads + 1, leader, millis);
+                    group.hidden.clear();
+                    group.hide(&[4], leader);
+                } else if early && millis == since + 980 {
+                    (0..SIZE).for_each(|index| group.hide(&[4], index));
+                }
+            }
+            for of in 1..=3 {
+                let has_none = group.leases[&NodeId(of)] < group.now;
+                *without.entry(of).or_insert(0) += if has_none { 10 } else { 0 };
+            }
+        }
+        assert!(without.values().all(|&millis| millis <= 1_000), "{without:?} ms without a lease, {leads} leads");
+    }
+}
+
+/// It was lost, and is back; the leader alone does not hear it.
+#[test]
+fn r9_15_the_lead_goes_to_whoever_hears_a_node_that_is_back() {
+    let mut group = Group::serving();
+    let leader = group.leaders()[0];
+    let dead = (leader + 1) % SIZE;
+    group.node_is_up(dead, false);
+    group.run(6_000);
+    assert!(!alive(&group, leader).contains(&node(dead)));
+    group.hide(&[node(dead)], leader);
+    group.nodes.get_mut(&NodeId(node(dead))).unwrap().up = true;
+    group.run(10_000);
+    assert_ne!(group.leaders(), [leader]);
+    assert_all_alive(&group, "it is heard by the next leader");
 }

@@ -286,14 +286,14 @@ impl<S: State, M: Memory> Replica<S, M> {
     /// Takes the log of a view, and writes both at once (R9.5).
     pub(crate) fn take_log(&mut self, view: View, piece: &Piece, committed: OpNumber) -> Result<(), Trouble> {
         let members = self.lists().members;
-        if let Base::Snapshot(Snapshot { op, state, .. }) = &piece.base
+        if let Base::Snapshot(Snapshot { op, state, lists, .. }) = &piece.base
             && *op > self.committed_to
         {
             self.committed = S::restore(state).map_err(Trouble::Unreadable)?;
             self.committed_to = *op;
             self.digests = VecDeque::from([(*op, self.committed.digest())]);
             self.decided = self.committed.clone();
-            self.log = Log::new(*op, Default::default(), []);
+            self.log = Log::new(*op, lists.clone(), []);
         }
         let merged: Option<Log> = self.log.with(piece);
         let merged = merged.ok_or(Trouble::Differs(piece.base_op()))?;

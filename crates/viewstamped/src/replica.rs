@@ -165,6 +165,13 @@ impl<S: State, M: Memory> Replica<S, M> {
         matches!(self.role, Role::Leads(_))
     }
 
+    /// Whether it leads a group of several, and no round has ended within this time. What it stood still itself is not counted.
+    #[must_use]
+    pub fn is_cut_off(&self, now: Tick, within: Duration) -> bool {
+        let Role::Leads(lead) = &self.role else { return false };
+        !self.is_alone() && now.since(lead.rounds.completed_at()) > within
+    }
+
     /// The last operation that it knows to be committed.
     #[must_use]
     pub fn committed_to(&self) -> OpNumber {

@@ -2,7 +2,7 @@
 
 use kasha_viewstamped::{MemberId, OpNumber, Trouble};
 
-use crate::world::{LEASE, World};
+use crate::world::{LEASE, RESTORES_OLDER, World};
 
 fn led(seed: u64) -> (World, MemberId, [MemberId; 2]) {
     let mut world = World::new(seed, &[1, 2, 3], &[]);
@@ -74,4 +74,37 @@ fn r9_11_a_leader_whose_operation_all_others_refuse_gives_up_and_has_told_nobody
         assert!(world.replica(leader.0).committed_to() >= next && world.stopped.is_empty());
         assert_eq!(world.replica(leader.0).committed().numbers, world.replica(others[0].0).committed().numbers);
     }
+}
+
+/// What stands before the refused operation is a snapshot, which is committed: the member has that, and knows who the members are.
+#[test]
+fn r9_11_a_member_that_refuses_an_operation_behind_a_snapshot_knows_the_members() {
+    let (mut world, leader, [older, other]) = led(3);
+    world.kill(older);
+    for _ in 0..20 {
+        world.propose();
+        world.run(LEASE / 8);
+    }
+    for id in [leader, other] {
+        world.with(id, |replica, _| replica.write_anew());
+    }
+    world.run(LEASE);
+    RESTORES_OLDER.set(true);
+    let _ = world.propose_new(leader);
+    world.start(older);
+    world.is_older(older);
+    world.run(LEASE * 2);
+    assert!(world.stopped.contains_key(&older), "it refuses");
+    let members = |world: &World| world.replica(older.0).lists().members.len();
+    assert_eq!(members(&world), 3);
+    world.with(older, |replica, _| replica.write_anew());
+    world.run(LEASE);
+    world.kill(older);
+    RESTORES_OLDER.set(false);
+    world.stopped.clear();
+    world.isolate(leader);
+    world.start(older);
+    assert_eq!(members(&world), 3, "on its disk, too");
+    world.run(LEASE * 30);
+    assert!(world.leaders().iter().any(|of| *of != leader), "both can elect: {:?}", world.leaders());
 }

@@ -16,7 +16,7 @@ use kasha_viewstamped::{
 
 use self::disk::Disk;
 pub use self::judge::Judge;
-pub use self::sums::{Notes, Sums};
+pub use self::sums::{Notes, RESTORES_OLDER, Sums};
 
 pub const LEASE: Duration = Duration::from_millis(500);
 

@@ -238,6 +238,15 @@ impl Cluster {
         })
     }
 
+    /// What the coordinator's group survives without its silent members.
+    fn survives(&self) -> String {
+        let members = self.configuration.group.len();
+        match (members - self.silent_members.len()).saturating_sub(members / 2 + 1) {
+            0 => "one more loss stops the coordinator".to_owned(),
+            more => format!("the coordinator survives the loss of {more} more"),
+        }
+    }
+
     /// One line that says whether all is well.
     pub fn summary(&self) -> String {
         /// More are counted, not named.
@@ -269,9 +278,10 @@ impl Cluster {
         let silent: Vec<_> = self.configuration.group.iter().filter(is_news).map(|of| of.node.to_string()).collect();
         if !silent.is_empty() {
             return format!(
-                "{} healthy, but the coordinator's member on {} is silent: one more loss may stop the coordinator. See that node's log, or start it again",
+                "{} healthy, but the coordinator's member on {} is silent: {}. See that node's log, or start it again",
                 are(shards, "shard"),
-                silent.join(" and ")
+                silent.join(" and "),
+                self.survives()
             );
         }
         match &lost[..] {
@@ -412,6 +422,38 @@ mod tests {
         assert_eq!(health(&cluster), Health { words: "healthy".to_owned(), is_well: true, doing: None });
         assert!(cluster.is_well() && cluster.to_be_asked_again().is_empty());
         assert_eq!(cluster.summary(), "All is well: 3 nodes are alive, 1 shard is healthy");
+    }
+
+    #[test]
+    fn a_member_of_the_coordinators_group_that_is_silent_is_named() {
+        let member = |number: u16| GroupMember {
+            member: MemberId(u64::from(number)),
+            node: NodeId(number),
+            folder: 1,
+            address: std::net::SocketAddr::from(([10, 0, 0, number as u8], 8400)),
+        };
+        let with = |members: u16, silent: u64| {
+            but(|it| {
+                it.configuration.group = (1..=members).map(member).collect();
+                it.silent_members = BTreeSet::from([MemberId(silent)]);
+            })
+        };
+        let three = with(3, 2);
+        assert!(three.is_well(), "shards are served");
+        let said = three.summary();
+        assert!(said.contains("member on node-2 is silent: one more loss stops the coordinator"), "{said}");
+        let said = with(5, 4).summary();
+        assert!(said.contains("member on node-4 is silent: the coordinator survives the loss of 1 more"), "{said}");
+        assert_eq!(three.one_machine(), None);
+        let mut here = three.clone();
+        here.configuration.group.iter_mut().for_each(|of| of.address.set_ip([127, 0, 0, 1].into()));
+        assert!(here.one_machine().is_some_and(|said| said.contains("3 members are on one machine")));
+        here.silent_members.clear();
+        assert!(here.summary().starts_with("All is well"));
+        // That its node is lost says enough.
+        let mut lost = three;
+        lost.configuration.nodes[1].alive = false;
+        assert!(lost.summary().starts_with("All is well: 1 shard is healthy. Lost: node-2"), "{}", lost.summary());
     }
 
     /// Found by outsiders: `healthy` was shown while the primary's core did not call itself primary, and while a copy was empty.

@@ -110,7 +110,10 @@ pub fn to_json(cluster: &Cluster) -> Json {
         .map(|of| {
             json!({ "member": of.member.0, "node": of.node.0, "address": of.address.to_string(),
                     "leads": of.address == configuration.coordinator,
-                    "answers": !cluster.silent_members.contains(&of.member) })
+                    "answers": match configuration.group.len() {
+                        1 => cluster.coordinator,
+                        _ => !cluster.silent_members.contains(&of.member),
+                    } })
         })
         .collect();
     json!({

@@ -164,8 +164,9 @@ pub enum StartError {
 }
 
 const OTHER_CLUSTER: &str = "give this node the folder that it had in its own cluster, or an empty one (K0105)";
-const OTHER_VERSION: &str = "start the program version that wrote it, or give this node an empty folder (K0104)";
-const MISPLACED: &str = "files of this folder were moved or replaced; restore them, or give this node an empty folder \
+const OTHER_VERSION: &str =
+    "start the program version that wrote it, or give this node a new number and an empty folder (K0104)";
+const MISPLACED: &str = "files of this folder were moved or replaced; restore them, or give this node a new number and an empty folder \
                          and let it copy its data from the others (K0110)";
 
 impl std::fmt::Display for StartError {

@@ -19,6 +19,11 @@ pub struct Sums {
     pub is_older: Cell<bool>,
 }
 
+thread_local! {
+    /// Whether states that are read from snapshots are those of an older program.
+    pub static RESTORES_OLDER: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Sums {
     /// Older programs refuse numbers from here on.
     pub const NEW: u64 = 1 << 40;
@@ -58,6 +63,7 @@ impl State for Sums {
 
     fn restore(bytes: &[u8]) -> Result<Self, String> {
         let mut state = Self::default();
+        state.is_older.set(RESTORES_OLDER.get());
         for number in bytes.chunks(8) {
             state.permits(number)?;
             state.apply(number);
