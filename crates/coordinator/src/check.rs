@@ -10,7 +10,7 @@ use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
 
 use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
 use crate::state::ShardRecord;
-use crate::{Command, State};
+use crate::{Command, State, Timing};
 
 pub(crate) type Checked = Result<(), String>;
 
@@ -192,6 +192,8 @@ impl State {
     pub(crate) fn check(&self) -> Checked {
         let config = &self.configuration;
         must!(config.faults <= FAULTS_MAX, "{} faults", config.faults);
+        must!(config.min_backups <= config.faults, "{} backups at least", config.min_backups);
+        self.timing.map_or(Ok(()), Timing::check)?;
         must!((1..=SHARDS_MAX).contains(&self.shards_wanted), "{} shards are wanted", self.shards_wanted);
         let counts = [config.version.0, self.applied, self.clients_below.0];
         let is_near_its_end = counts.iter().any(|&count| count > COUNT_MAX) || self.next_table.0 > u32::MAX / 2;
@@ -302,6 +304,11 @@ mod tests {
         assert_eq!(golden().check(), Ok(()));
         let cases: &[(Change, &str)] = &[
             (|state| state.configuration.faults = FAULTS_MAX + 1, "faults"),
+            (|state| state.configuration.min_backups = state.configuration.faults + 1, "backups at least"),
+            (
+                |state| state.timing = Some(Timing::of_lease(std::time::Duration::from_secs(61))),
+                "from 10 ms to a minute",
+            ),
             (|state| state.shards_wanted = 0, "wanted"),
             (|state| state.shards_wanted = SHARDS_MAX + 1, "wanted"),
             (|state| state.shards_wanted = 1, "all shards are placed"),
