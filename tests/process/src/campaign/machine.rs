@@ -144,9 +144,8 @@ impl Machine {
             say("nodes", shape.nodes.to_string());
             say("shards", shape.shards.to_string());
             say("faults", shape.faults.to_string());
-            if shape.group {
-                say("group", shape.members().to_string());
-            }
+            // By default there would be a group.
+            say("group", shape.members().to_string());
             say("durability", if shape.fsync { "fsync" } else { "replicated" }.to_owned());
             words.push("--host-coordinator".to_owned());
         }

@@ -192,7 +192,7 @@ impl Plan {
         Self { seed, shape, phases, measured, reads_unjudged }
     }
 
-    /// Whether everybody is answered during this phase, and not only behind it: in its minute one node of a group is away, the leader's, and
+    /// Whether every shard serves during this phase, and not only behind it: in its minute one node of a group is away, the leader's, and
     /// nobody helps.
     #[must_use]
     pub fn is_served_throughout(&self, phase: usize) -> bool {

@@ -37,6 +37,12 @@ impl Seen {
         let pauses = self.answers.windows(2).filter(|pair| pair[1] > moment);
         pauses.map(|pair| pair[1] - pair[0].max(moment)).max().unwrap_or_default()
     }
+
+    /// The number of answers between two moments.
+    #[must_use]
+    pub fn answers_between(&self, from: Instant, to: Instant) -> u64 {
+        self.answers.iter().filter(|answer| (from..to).contains(answer)).count() as u64
+    }
 }
 
 /// The probes of a phase.
@@ -156,5 +162,10 @@ mod tests {
         let seen = Seen { shard: 0, is_shared: false, answers: at(&[0, 9, 10, 14, 15]) };
         let pause = |second| seen.pause_after(begin + Duration::from_secs(second)).as_secs();
         assert_eq!([0, 5, 9, 11, 14, 20].map(pause), [9, 4, 4, 3, 1, 0]);
+        let between = |from, to| {
+            let [from, to] = [from, to].map(|second| begin + Duration::from_secs(second));
+            seen.answers_between(from, to)
+        };
+        assert_eq!([between(1, 9), between(1, 15), between(15, 60)], [0, 3, 1]);
     }
 }

@@ -1,5 +1,6 @@
 //! One round: a new cluster, its faults, and the verdicts. [`run`] is the whole of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -59,21 +60,33 @@ fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Res
         let phase = field.named(phase)?;
         match (plan.measured.get(&index), &phase[..]) {
             (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, load, table)?,
+            _ if plan.is_served_throughout(index) => endure(index, &phase, field, load)?,
             _ => {
-                let before = load.answers();
                 field.suffer(&phase)?;
-                let behind = load.behind(&before, ANSWERS);
-                if plan.is_served_throughout(index) && !behind.is_empty() {
-                    return Err(Failure::Stuck(format!(
-                        "tasks {behind:?} were not answered without the leader's node"
-                    )));
-                }
                 field.becomes_whole()?;
                 load.goes_on(ANSWERS)?;
             }
         }
     }
     Ok(())
+}
+
+/// Causes the faults of a phase in which every shard must answer before anything heals.
+fn endure(phase: usize, events: &[Event], field: &mut Field, load: &Load) -> Result<(), Failure> {
+    let probe = Probe::start(field.net(), format!("probe:{phase}"))?;
+    field.suffer(events)?;
+    field.becomes_whole()?;
+    load.goes_on(ANSWERS)?;
+    let (from, to) = field.moments().expect("a fault began");
+    let seen = probe.end()?;
+    let is_silent = |seen: &&Seen| seen.answers_between(from, to) < ANSWERS;
+    let silent: BTreeSet<u64> = seen.iter().filter(is_silent).map(|seen| seen.shard).collect();
+    if silent.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Stuck(format!(
+        "one node of a group is away, the leader's, and no answer comes from shards {silent:?}"
+    )))
 }
 
 /// Causes one fault alone, and measures how long keys were without an answer.
