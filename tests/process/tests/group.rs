@@ -138,7 +138,7 @@ fn flags_of_later_starts_change_nothing() {
     let before = made(&group);
     assert_eq!(before, (1, 1, NODES, 3));
     group.take(2).stop(Signal::TERM);
-    group.start_node_with(2, &["--host-coordinator", "--nodes", "4", "--min-backups", "0", "--group", "1"]);
+    group.start_node_with(2, &["--host-coordinator", "--nodes", "2", "--min-backups", "0", "--group", "1"]);
     group.wait_until_healthy();
     for leads in [2, 1, 2] {
         group.obeys(&["lead", "--node", &leads.to_string()]);
@@ -176,7 +176,7 @@ fn kasha_start_replaces_members_whose_folders_are_gone() {
         let mut process = start();
         process.wait_until_it_says("ready");
         members(then);
-        let status = run(&["status", "--address", &local(port + 2).to_string()]);
+        let status = run(&["status", "--verbose", "--address", &local(port + 2).to_string()]);
         let said = String::from_utf8_lossy(&status.stdout).into_owned();
         assert!(said.contains("3 members are on one machine") && said.contains("All is well"), "{said}");
         process.stop(Signal::TERM);

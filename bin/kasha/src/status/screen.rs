@@ -26,7 +26,7 @@ pub fn first(cluster: &Cluster, width: usize) -> String {
         out.push_str(&shards(cluster, width));
     }
     out.push('\n');
-    for line in cluster.one_machine().iter().chain([&cluster.summary()]).flat_map(|text| wrapped(text, width)) {
+    for line in wrapped(&cluster.summary(), width) {
         out.push_str(&line);
         out.push('\n');
     }
@@ -86,7 +86,7 @@ pub fn rest(cluster: &Cluster, width: usize) -> String {
         configuration.coordinator,
         if cluster.coordinator { "reachable" } else { "NOT reachable" }
     );
-    for line in wrapped(&head, width) {
+    for line in [head].into_iter().chain(cluster.one_machine()).flat_map(|text| wrapped(&text, width)) {
         let _ = writeln!(out, "{line}");
     }
     for table in
