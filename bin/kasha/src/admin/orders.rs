@@ -51,12 +51,12 @@ pub fn run(configuration: &Configuration, order: AdminOrder) -> Result<()> {
     }
 }
 
-/// What `kasha start` orders when its cluster serves: the level of its release, since all processes are of it; and no members that
-/// are gone with their folders, so that others take their places at once. That goes on beside everything else, and nothing waits for it: what
-/// does not come of it the group does by itself later.
+/// What `kasha start` orders when its cluster serves: no members that are gone with their folders, so that others take their places at once; and
+/// the level of its release, since all processes are of it, for which all members are asked that there are. That goes on beside everything else,
+/// and nothing waits for it: what does not come of it the group does by itself later.
 pub fn of_a_start(cluster: ClusterId, members: Vec<SocketAddr>, lost: &[u16]) {
     let removed = lost.iter().map(|&node| AdminOrder::RemoveLost(NodeId(node)));
-    let orders: Vec<_> = [AdminOrder::Finalize].into_iter().chain(removed).collect();
+    let orders: Vec<_> = removed.chain([AdminOrder::Finalize]).collect();
     let gives = move || {
         for order in orders {
             if let Err(error) = give(cluster, &members, order) {
