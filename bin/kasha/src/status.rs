@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use kasha_client::Client;
 use kasha_runtime::say;
 use kasha_types::CoreId;
+use kasha_wire::GroupMember;
 use tokio::task::JoinSet;
 
 use self::health::{Cluster, Core};
@@ -144,7 +145,8 @@ async fn look(client: &Client, arguments: &StatusArguments) -> Result<Cluster> {
         }
     }
     let mut members = JoinSet::new();
-    for of in configuration.group.iter().filter(|_| configuration.group.len() > 1) {
+    let has_answered = |of: &GroupMember| coordinator && of.address == configuration.coordinator;
+    for of in configuration.group.iter().filter(|of| configuration.group.len() > 1 && !has_answered(of)) {
         let (of, cluster) = (*of, configuration.cluster);
         members.spawn_blocking(move || (of.member, Talk::is_there(of.address, cluster)));
     }

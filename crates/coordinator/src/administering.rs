@@ -85,11 +85,16 @@ impl Leading<'_> {
         let speaks =
             |member| member == self.member.ledger.me() || self.member.ledger.has_heard(now, member, self.silence());
         // R9.15: what was not heard yet is no silence.
-        if now.since(self.lead.since) < self.member.options.node_lease {
+        let silence = self.silence();
+        if now.since(self.lead.since) < silence || self.member.ledger.is_cut_off(now, silence) {
             return Later(format!("the coordinator has just begun to lead, and listens for the member of {node}"));
         }
         match member.filter(|&member| speaks(member)) {
             Some(_) => refused(format!("the member of {node} is not lost: it speaks")),
+            // A node that has taken its place may not have said yet that it can host a member.
+            None if member.is_some_and(|of| self.counts(of)) && self.candidates().next().is_none() => {
+                Later(format!("no other node can host a member in the place of {node} yet"))
+            }
             None => self.remove_member(node),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct LetsOthersJudge {
     waited: Duration,
     /// When it waited last.
     last: Tick,
-    /// When it left a lead although there was nothing to judge.
+    /// When it began to leave a lead although there was nothing to judge.
     left: Option<Tick>,
 }
 
@@ -51,14 +51,11 @@ impl LetsOthersJudge {
         self.waited < lease * HEARS_LESS_LEASES
     }
 
-    /// Whether it leaves a lead although there is nothing to judge.
+    /// Whether it leaves a lead although there is nothing to judge. That may take some tries: whoever is asked may just be writing something.
     fn leaves(&mut self, now: Tick, lease: Duration) -> bool {
-        let is_long_ago = |left: Tick| now.since(left) >= lease * HEARS_LESS_AFRESH_LEASES;
-        let leaves = self.left.is_none_or(is_long_ago);
-        if leaves {
-            self.left = Some(now);
-        }
-        leaves
+        let left = self.left.filter(|left| now.since(*left) < lease * HEARS_LESS_AFRESH_LEASES).unwrap_or(now);
+        self.left = Some(left);
+        now.since(left) <= lease * HEARS_LESS_CALMLY_LEASES
     }
 }
 
@@ -79,31 +76,32 @@ impl Leading<'_> {
         }
         let (lease, is_due) = (self.member.options.node_lease, self.lead.leases.any_expired(now));
         if is_due && self.member.ledger.is_cut_off(now, lease / 2) {
+            self.lead.hears_less_since = None;
             return true;
         }
-        let better = self.who_hears_more(now);
+        let better = self.who_hears_more(now, lease / 2);
         if better.is_empty() {
             self.lead.hears_less_since = None;
             return false;
         }
         let since = *self.lead.hears_less_since.get_or_insert(now);
-        let is_first = is_due && !std::mem::replace(&mut self.lead.has_let_others_judge, true);
+        // One word may be about a moment that is over.
+        let lasts = now.since(since) >= lease / 4;
+        let is_first = is_due && lasts && !std::mem::replace(&mut self.lead.has_let_others_judge, true);
         let waits = is_due && self.member.lets_others_judge.waits(now, lease, is_first);
-        let leaves = |member: &mut Member| {
-            let lasts = now.since(since) >= lease * HEARS_LESS_CALMLY_LEASES;
-            !is_due && lasts && member.lets_others_judge.leaves(now, lease)
-        };
-        if waits || leaves(self.member) {
+        let is_calm = !is_due && now.since(since) >= lease * HEARS_LESS_CALMLY_LEASES;
+        if waits && lasts || is_calm && self.member.lets_others_judge.leaves(now, lease) {
             hit(Probe::HearsLess);
-            let _ = better.into_iter().find(|&to| self.hand_over(now, to));
+            let may_lead = self.who_hears_more(now, lease / 4);
+            let _ = may_lead.into_iter().find(|&to| self.hand_over(now, to));
         }
         waits
     }
 
     /// The members that hear more nodes than this leader does: who hears most first, and whoever was asked last behind the others, since the disk
     /// of one may hang. What was said long ago does not count.
-    fn who_hears_more(&self, now: Tick) -> Vec<MemberId> {
-        let (own, fresh) = (self.member.hears(now), self.member.options.node_lease / 2);
+    fn who_hears_more(&self, now: Tick, fresh: Duration) -> Vec<MemberId> {
+        let own = self.member.hears(now);
         let members = self.member.ledger.lists().members;
         let may_lead = self.others_that_may_lead(&members).into_iter();
         let said = may_lead.filter_map(|of| self.member.others.hear.get(&of).map(|&(hears, at)| (of, hears, at)));

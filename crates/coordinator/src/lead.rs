@@ -10,12 +10,12 @@ use kasha_machine::{Askers, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick, UnixMillis};
 use kasha_viewstamped::RoundNumber;
-use kasha_wire::message::ConfigurationIs;
+use kasha_wire::message::{ConfigurationIs, Heartbeat};
 
 use crate::evidence::Sight;
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases, Vouches};
-use crate::limits::WALL_LEAST;
+use crate::limits::{OVERHEARD_LEASES, WALL_LEAST};
 use crate::member::Member;
 use crate::membership::nodes_cut_off_with_us;
 use crate::memory::Memory;
@@ -77,7 +77,16 @@ impl Lead {
         if planted::is_on(Bug::EvidenceForgotten) {
             overheard.clear();
         }
-        let memory = Memory::start(now, state, overheard.values().map(|(_, heartbeat)| heartbeat));
+        // What was heard long ago says what a folder knew then, and not that its node was heard.
+        let young = options.node_lease * OVERHEARD_LEASES;
+        let is_recent = |(at, heartbeat): &(Tick, Heartbeat)| {
+            let known = state.configuration.node(heartbeat.core.node).map(|info| info.incarnation);
+            now.since(*at) <= young && known == Some(heartbeat.incarnation)
+        };
+        let recent = overheard.iter().filter(|(_, said)| is_recent(said));
+        let recent: BTreeMap<CoreId, Tick> = recent.map(|(&core, &(at, _))| (core, at)).collect();
+        let said = overheard.values().map(|(_, heartbeat)| (heartbeat, recent.contains_key(&heartbeat.core)));
+        let memory = Memory::start(now, state, said);
         let renewed_until = ledger.committed().time_anchor.time; // what is not committed was told to nobody
         let found = Found {
             anchor: state.time_anchor,
@@ -99,7 +108,7 @@ impl Lead {
             let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
         }
-        for (&core, &(at, _)) in &overheard {
+        for (core, at) in recent {
             leases.note_overheard(core, at);
         }
         let own_bound = options.lease_bound_millis();

@@ -89,6 +89,9 @@ pub(crate) const FORMER_MEMBERS_MAX: usize = 64;
 /// A member from which nothing was heard for so many leases is silent: elections and stalls take less.
 pub(crate) const SILENT_LEASES: u32 = 4;
 
+/// A node that was heard so many leases before a lead begins counts as heard by the one who leads: elections take less, also several.
+pub(crate) const OVERHEARD_LEASES: u32 = 16;
+
 /// While another member hears more nodes, a leader judges none for so many leases: to take over the lead takes less than one.
 pub(crate) const HEARS_LESS_LEASES: u32 = 4;
 

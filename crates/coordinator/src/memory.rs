@@ -102,19 +102,24 @@ pub(crate) struct Listening {
 }
 
 impl Memory {
-    /// The memory of a coordinator that begins with what was committed, and has overheard this. In a new cluster there is nobody to listen to.
-    pub(crate) fn start<'a>(now: Tick, committed: &State, overheard: impl Iterator<Item = &'a Heartbeat>) -> Self {
-        let overheard: BTreeMap<_, _> = overheard.map(|heartbeat| (heartbeat.core, heartbeat.clone())).collect();
+    /// The memory of a coordinator that begins with what was committed, and has overheard this: each with whether it is so recent that its core
+    /// counts as heard. In a new cluster there is nobody to listen to.
+    pub(crate) fn start<'a>(
+        now: Tick,
+        committed: &State,
+        overheard: impl Iterator<Item = (&'a Heartbeat, bool)> + Clone,
+    ) -> Self {
+        let recent = overheard.clone().filter(|(_, is_recent)| *is_recent);
         let listens = committed.alive_nodes().next().is_some() && !planted::is_on(Bug::DecidesBeforeListening);
         let listening = listens.then(|| Listening {
             began: now,
             loaded: committed.configuration.version,
-            overheard: overheard.clone(),
+            overheard: recent.map(|(heartbeat, _)| (heartbeat.core, heartbeat.clone())).collect(),
             heard: BTreeMap::new(),
             sessions: Vec::new(),
         });
         let mut memory = Self { listening, losses: BTreeMap::new() };
-        for heartbeat in overheard.values() {
+        for (heartbeat, _) in overheard {
             memory.compare(committed.configuration.version, heartbeat, committed);
         }
         memory
