@@ -2,7 +2,7 @@
 //!
 //! `test` is what CI runs, in stages. `tidy` checks the part of `docs/style.md` that a program can check. `models`
 //! searches the models in `spec`. `mutants` plants every bug and prints which checker catches it. `netlab` is a virtual
-//! network to try things in. `process-tests` runs rounds of faults against real processes. `instructions` counts what
+//! network to try things in. `process-tests` runs rounds of faults against real processes. `redis-oracle` compares with Redis. `instructions` counts what
 //! an operation costs. They need only the stock Rust toolchain; git, Go and Valgrind are used if they are there. `fuzz`
 //! searches longer, and installs what it needs.
 
@@ -15,6 +15,7 @@ mod host;
 mod instructions;
 mod netlab;
 mod process_tests;
+mod redis_oracle;
 mod schedule;
 mod source;
 mod stages;
@@ -36,6 +37,7 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | mutants [--only BUG] [--seeds-factor N] [--first] [--hints FILE] [--everywhere SEEDS]
        | netlab …
        | process-tests [--help]
+       | redis-oracle [--minutes N] [--seed N]
        | instructions
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
@@ -49,6 +51,8 @@ enum Command {
     Mutants(Vec<String>),
     Fuzz(fuzz::Choice),
     ProcessTests(Vec<String>),
+    /// With the arguments of the oracle's own program.
+    RedisOracle(Vec<String>),
     Instructions,
 }
 
@@ -63,6 +67,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
         ["process-tests", rest @ ..] => Some(Command::ProcessTests(rest.iter().map(|&word| word.to_owned()).collect())),
+        ["redis-oracle", rest @ ..] => Some(Command::RedisOracle(rest.iter().map(|&word| word.to_owned()).collect())),
         ["instructions"] => Some(Command::Instructions),
         _ => None,
     }
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => stages::mutants(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Fuzz(choice) => fuzz::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
         Command::ProcessTests(words) => process_tests::run(&workspace, &words),
+        Command::RedisOracle(words) => redis_oracle::run(&workspace, &words),
         Command::Instructions => instructions::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match result {

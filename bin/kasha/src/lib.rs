@@ -21,6 +21,7 @@ mod forming;
 pub mod host;
 pub mod place;
 mod processes;
+mod proxy;
 mod server;
 mod settings;
 mod start;
@@ -59,6 +60,8 @@ enum Command {
     Start(start::StartArguments),
     /// Run one node of a cluster; flags, environment variables or a TOML file configure it.
     Server(server::ServerArguments),
+    /// Speak the Redis protocol to programs, and to the cluster for them; a proxy beside a program needs one round trip and survives every node.
+    Proxy(proxy::ProxyArguments),
     /// Talk to a cluster: one command per call.
     Cli(cli::CliArguments),
     /// Show nodes and shards of a cluster, and whether all is well.
@@ -83,6 +86,7 @@ pub fn main() {
     let result = match arguments.command {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
+        Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Cli(arguments) => cli::run(&arguments).map(|done| match done {
             told::Done::Yes => {}
             told::Done::No => std::process::exit(3),

@@ -26,6 +26,12 @@ impl StopRequest {
         Ok(Self(came))
     }
 
+    /// The same, for another thread.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -53,7 +53,8 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a call that needs the coordinator's configuration waits before it asks again.
 pub const ASK_COORDINATOR_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A call whose caller asked for a cancellation at the deadline may take this much longer than its deadline.
+/// A call whose caller asked for a cancellation at the deadline may take this much longer than its deadline, unless the session's options say
+/// otherwise.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// Refusals for lack of memory before an update is cancelled (R2.2).

@@ -238,7 +238,9 @@ impl Machine for Session {
             }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
             Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("lines are for a front"),
+            Input::Request { .. } | Input::RequestsEnd { .. } => {
+                unreachable!("requests of other protocols are for a front")
+            }
         }
     }
 

@@ -23,7 +23,7 @@ fn part_texts(commit: &ToCommit) -> Vec<String> {
         other => panic!("{other:?}"),
     };
     let key = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-    parts.iter().map(|part| format!("{} {}", key(part.operation.key()), text(part.operation))).collect()
+    parts.iter().map(|part| format!("{} {}", key(part.operation.first_key()), text(part.operation))).collect()
 }
 
 fn number(version: u64, number: i64) -> Option<(u64, Vec<u8>)> {

@@ -271,7 +271,7 @@ impl Machine for Coordinator {
                 }
             }
             Input::LogsFlushed | Input::Tick => {}
-            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a coordinator listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("a coordinator listens for frames"),
         }
     }
 

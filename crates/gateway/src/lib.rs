@@ -6,5 +6,8 @@
 pub mod command;
 pub mod limits;
 pub mod lines;
+pub mod redis;
+pub mod resp;
 
 pub use lines::LineFront;
+pub use redis::RedisFront;

@@ -6,14 +6,20 @@ use std::time::Duration;
 /// give up after two seconds or more. A front's session has it as its deadline, too.
 pub const COMMAND_DEADLINE: Duration = Duration::from_millis(1200);
 
-/// Lines of one connection that wait for earlier ones. Whoever sends more without reading answers is told so, and the connection ends.
-pub const WAITING_LINES_MAX: usize = 1024;
+/// How much longer a command may take that is cancelled, until its connection is told that its outcome is unknown (R10.2).
+pub const CANCEL_GRACE: Duration = Duration::from_millis(600);
 
-/// Bytes of these lines, and what they cost.
+/// Within this a request of the Redis protocol is told something: Jedis gives up after two seconds (R10.2).
+pub const REPLIED_WITHIN: Duration = Duration::from_millis(1800);
+
+/// Requests of one connection that wait for earlier ones. Whoever sends more without reading answers is told so, and the connection ends.
+pub const WAITING_REQUESTS_MAX: usize = 1024;
+
+/// Bytes of these requests, and what they cost.
 pub const WAITING_BYTES_MAX: usize = 1024 * 1024;
 
 /// The same of all connections together: a thousand of them, each within its own limit, are too much for a small machine.
 pub const WAITING_BYTES_TOTAL_MAX: usize = 128 * 1024 * 1024;
 
-/// What a line that waits takes beside its bytes: its place in a queue, and what an allocation takes.
-pub const LINE_COST: usize = 64;
+/// What a request that waits takes beside its bytes: its place in a queue, and what an allocation takes.
+pub const REQUEST_COST: usize = 64;

@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session};
-use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, LinesEnd};
+use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::lines::LINE_BYTES_MAX;
 use kasha_wire::outcome::Shape;
 
 use crate::command::{self, Command, Line, Operation};
-use crate::limits::{COMMAND_DEADLINE, LINE_COST, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_LINES_MAX};
+use crate::limits::{COMMAND_DEADLINE, REQUEST_COST, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_MAX};
 
 /// What a connection waits for: its first line stays until that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ enum End {
 
 /// What a line counts for while it waits.
 fn cost(line: &[u8]) -> usize {
-    line.len() + LINE_COST
+    line.len() + REQUEST_COST
 }
 
 #[derive(Debug, Default)]
@@ -237,7 +237,7 @@ impl std::fmt::Display for End {
             }
             Self::TooManyLines => write!(
                 f,
-                "ERR more than {WAITING_LINES_MAX} lines, or {WAITING_BYTES_MAX} bytes, wait for answers, or \
+                "ERR more than {WAITING_REQUESTS_MAX} lines, or {WAITING_BYTES_MAX} bytes, wait for answers, or \
                  {WAITING_BYTES_TOTAL_MAX} bytes of all connections; read answers in between"
             ),
             Self::HalfClosed => f.write_str("no more lines come"),
@@ -246,7 +246,14 @@ impl std::fmt::Display for End {
 }
 
 impl Front<Session> for LineFront {
-    fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut Session, out: &mut Effects) {
+    fn on_request(
+        &mut self,
+        now: Tick,
+        from: ConnId,
+        (line, _): (&[u8], bool),
+        session: &mut Session,
+        out: &mut Effects,
+    ) {
         let connection = self.connections.entry(from).or_default();
         if connection.hearing != Hearing::Open {
             return;
@@ -255,7 +262,7 @@ impl Front<Session> for LineFront {
             begin(now, from, line, false, session, out);
             return;
         }
-        if connection.lines.len() == WAITING_LINES_MAX
+        if connection.lines.len() == WAITING_REQUESTS_MAX
             || connection.bytes + cost(line) > WAITING_BYTES_MAX
             || self.bytes + cost(line) > WAITING_BYTES_TOTAL_MAX
         {
@@ -267,10 +274,17 @@ impl Front<Session> for LineFront {
         self.go_on(now, from, false, session, out);
     }
 
-    fn on_lines_end(&mut self, now: Tick, from: ConnId, why: LinesEnd, session: &mut Session, out: &mut Effects) {
+    fn on_requests_end(
+        &mut self,
+        now: Tick,
+        from: ConnId,
+        why: RequestsEnd<'_>,
+        session: &mut Session,
+        out: &mut Effects,
+    ) {
         let end = match why {
-            LinesEnd::TooLong => End::LineTooLong,
-            LinesEnd::HalfClosed => End::HalfClosed,
+            RequestsEnd::Bad(_) => End::LineTooLong,
+            RequestsEnd::HalfClosed => End::HalfClosed,
         };
         self.on_end(now, from, end, session, out);
     }

@@ -1,3 +1,4 @@
 //! All integration tests of this crate, as one program.
 
 mod hostile;
+mod redis;

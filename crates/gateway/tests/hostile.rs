@@ -3,8 +3,8 @@
 
 use kasha_client::session::{Session, SessionOptions};
 use kasha_gateway::LineFront;
-use kasha_gateway::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_LINES_MAX};
-use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, LinesEnd, Machine};
+use kasha_gateway::limits::{COMMAND_DEADLINE, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_MAX};
+use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine, RequestsEnd};
 use kasha_types::{ConnId, Tick};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ impl World {
     }
 
     fn line(&mut self, from: ConnId, line: &[u8]) {
-        self.give(Input::Line { from, line });
+        self.give(Input::Request { from, bytes: line, is_whole: true });
     }
 
     fn end_turn(&mut self) {
@@ -86,10 +86,10 @@ fn r10_1_what_is_answered_at_once_waits_for_what_is_not() {
 fn a_line_too_long_and_too_many_lines_are_refused_behind_earlier_answers() {
     let mut world = World::new();
     world.line(A, b"PUT t k v");
-    world.give(Input::LinesEnd { from: A, why: LinesEnd::TooLong });
+    world.give(Input::RequestsEnd { from: A, why: RequestsEnd::Bad("too long") });
     world.line(A, b"never");
     world.line(B, b"GET t k");
-    for _ in 0..WAITING_LINES_MAX + 9 {
+    for _ in 0..WAITING_REQUESTS_MAX + 9 {
         world.line(B, b"x");
     }
     world.end_turn();
@@ -125,7 +125,7 @@ fn who_has_said_all_is_answered_before_the_connection_ends() {
     world.line(A, b"INCR t k 1");
     world.line(A, b"GET t k");
     for conn in [A, B] {
-        world.give(Input::LinesEnd { from: conn, why: LinesEnd::HalfClosed });
+        world.give(Input::RequestsEnd { from: conn, why: RequestsEnd::HalfClosed });
     }
     world.line(A, b"GET t never");
     world.end_turn();

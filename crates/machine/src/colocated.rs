@@ -296,7 +296,7 @@ impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
                 let peer = dialled(place);
                 self.with_client(out, |client, out| client.step(now, Input::Unreachable(peer), out));
             }
-            Input::Line { .. } | Input::LinesEnd { .. } => {
+            Input::Request { .. } | Input::RequestsEnd { .. } => {
                 self.with_client(out, |client, out| client.step(now, input, out));
             }
             // Numbers of connections are unique, so that whoever does not know this one has nothing to forget.

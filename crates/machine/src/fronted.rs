@@ -7,18 +7,18 @@
 
 use kasha_types::{ConnId, LogSlice, Tick};
 
-use crate::{Effects, Gate, Input, LinesEnd, Machine};
+use crate::{Effects, Gate, Input, Machine, RequestsEnd};
 
 /// Rounds of one turn in which a front makes calls that end at once. What is left goes on in the next turn.
 const TURN_ROUNDS: usize = 8;
 
 /// The upper half of [`Fronted`]: it serves connections with calls of a session `S`.
 pub trait Front<S> {
-    /// A line came in.
-    fn on_line(&mut self, now: Tick, from: ConnId, line: &[u8], session: &mut S, out: &mut Effects);
+    /// A request came in: its bytes, and whether these are all of them.
+    fn on_request(&mut self, now: Tick, from: ConnId, request: (&[u8], bool), session: &mut S, out: &mut Effects);
 
-    /// No more lines come on a connection that is open.
-    fn on_lines_end(&mut self, now: Tick, from: ConnId, why: LinesEnd, session: &mut S, out: &mut Effects);
+    /// No more requests come on a connection that is open.
+    fn on_requests_end(&mut self, now: Tick, from: ConnId, why: RequestsEnd<'_>, session: &mut S, out: &mut Effects);
 
     /// A connection is closed; perhaps nothing had come on it.
     fn on_closed(&mut self, conn: ConnId, session: &mut S);
@@ -26,6 +26,11 @@ pub trait Front<S> {
     /// Takes what the session has completed, answers, and makes the calls that waited for that. Says whether anything
     /// had completed.
     fn collect(&mut self, now: Tick, session: &mut S, out: &mut Effects) -> bool;
+
+    /// When [`Self::collect`] has something to do although nothing has completed.
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
 
     /// Checks what must hold between turns.
     fn assert_invariants(&self, _session: &S) {}
@@ -55,14 +60,19 @@ impl<F: Front<S>, S: Machine> Fronted<F, S> {
     pub fn session(&self) -> &S {
         &self.session
     }
+
+    /// Both, for whoever runs them.
+    pub fn parts_mut(&mut self) -> (&mut F, &mut S) {
+        (&mut self.front, &mut self.session)
+    }
 }
 
 impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         let Self { front, session, .. } = self;
         match input {
-            Input::Line { from, line } => front.on_line(now, from, line, session, out),
-            Input::LinesEnd { from, why } => front.on_lines_end(now, from, why, session, out),
+            Input::Request { from, bytes, is_whole } => front.on_request(now, from, (bytes, is_whole), session, out),
+            Input::RequestsEnd { from, why } => front.on_requests_end(now, from, why, session, out),
             Input::Closed(conn) => front.on_closed(conn, session),
             Input::Frame { .. }
             | Input::Unreachable(_)
@@ -86,7 +96,8 @@ impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
     }
 
     fn next_deadline(&self) -> Option<Tick> {
-        if self.is_due { Some(Tick(0)) } else { self.session.next_deadline() }
+        let own = if self.is_due { Some(Tick(0)) } else { self.front.next_deadline() };
+        own.into_iter().chain(self.session.next_deadline()).min()
     }
 
     fn is_open(&self, gate: Gate) -> bool {

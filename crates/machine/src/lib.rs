@@ -46,19 +46,21 @@ pub enum Input<'a> {
         /// The bytes behind the frame's header.
         payload: &'a [u8],
     },
-    /// A whole line of text, without its end, on an accepted connection whose listener takes lines.
-    Line {
+    /// A request on an accepted connection whose listener speaks another protocol than Kasha's: what its bytes are cut into there.
+    Request {
         /// The accepted connection.
         from: ConnId,
-        /// Any bytes but a line feed.
-        line: &'a [u8],
+        /// A line of text without its end, or a request of the Redis protocol.
+        bytes: &'a [u8],
+        /// Whether these are all its bytes. A request that is too long is cut.
+        is_whole: bool,
     },
-    /// No more lines come on such a connection. What is sent to it still arrives.
-    LinesEnd {
+    /// No more requests come on such a connection. What is sent to it still arrives.
+    RequestsEnd {
         /// The accepted connection.
         from: ConnId,
         /// Why.
-        why: LinesEnd,
+        why: RequestsEnd<'a>,
     },
     /// An accepted connection is closed. Nothing that is sent to it from now on arrives.
     Closed(ConnId),
@@ -74,11 +76,11 @@ pub enum Input<'a> {
     Tick,
 }
 
-/// Why a connection has no more lines, although it is open.
+/// Why a connection has no more requests, although it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinesEnd {
-    /// A line is longer than may be.
-    TooLong,
+pub enum RequestsEnd<'a> {
+    /// What came is no request, for this reason.
+    Bad(&'a str),
     /// The other side has said all that it had to say, and listens.
     HalfClosed,
 }

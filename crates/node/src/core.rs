@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use kasha_machine::{CoordinatorLinks, Data, Effect, Effects, FileName, Gate};
 use kasha_replication::Shipping;
+use kasha_store::SpareDraft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
     ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId, TableId, Tick,
@@ -128,6 +129,8 @@ pub(crate) struct Scratch {
     pub result: Vec<u8>,
     /// The keys of a read.
     pub footprint: Vec<KeyHash>,
+    /// The memory of the query that runs.
+    pub query: SpareDraft,
     /// Of updates: one runs at a time.
     request: Option<Box<Memory>>,
     pub dead: Vec<kasha_log::EntryOffset>,

@@ -194,7 +194,7 @@ impl Machine for Node {
             }
             Input::Closed(conn) => self.askers.forget(conn),
             Input::UnixTime(_) | Input::Tick => {}
-            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("a node listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("a node listens for frames"),
         }
     }
 

@@ -129,7 +129,13 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
             Some(_) => Branch::always(Effect::Keep, Says::Expiry),
             None => Branch::always(Effect::Keep, Says::NotFound),
         },
-        Part::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. } | Read::ScanValues { .. }) => {
+        Part::Read(
+            Read::MultiGet { .. }
+            | Read::Observe { .. }
+            | Read::Scan { .. }
+            | Read::ScanValues { .. }
+            | Read::Query { .. },
+        ) => {
             unreachable!("a part has one key")
         }
         Part::Check(Check::Meets { condition, .. }) => {

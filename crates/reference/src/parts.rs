@@ -23,6 +23,8 @@ impl<'a> From<PartOperation<'a>> for Part<'a> {
             PartOperation::Update(update) => Self::Update(update),
             PartOperation::Read(read) => Self::Read(read),
             PartOperation::Check(check) => Self::Check(check),
+            // What a command does, another server says.
+            PartOperation::Command(command) => panic!("the model knows no commands: {command}"),
         }
     }
 }
@@ -44,7 +46,7 @@ pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [
     let Part::Update(Update::Transaction { parts: list }) = *operation else {
         return parts(operation).into_iter().map(|(key, part)| (table, key, part)).collect();
     };
-    list.iter().map(|part| (part.table, part.operation.key(), part.operation.into())).collect()
+    list.iter().map(|part| (part.table, part.operation.first_key(), part.operation.into())).collect()
 }
 
 /// The same of an operation on one table, which no transaction is.
@@ -67,6 +69,9 @@ pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
         }
         // It is no operation on keys.
         Part::Read(Read::Scan { .. } | Read::ScanValues { .. }) => Vec::new(),
+        Part::Read(Read::Query { queries }) => {
+            queries.iter().map(|part| (part.operation.first_key(), part.operation.into())).collect()
+        }
         Part::Update(update) => of_one_key(|each| update.for_each_key(TableId(0), each), *operation),
         Part::Read(read) => of_one_key(|each| read.for_each_key(TableId(0), each), *operation),
         Part::Check(_) | Part::Remove => unreachable!("a part of an operation is no operation"),

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use kasha_wire::cutter::Cutter;
 use kasha_wire::lines::LineCutter;
+use kasha_wire::requests::RequestCutter;
 
 /// How the bytes of a listener's connections are cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub enum Framing {
     Frames,
     /// Lines of text, from the first byte on. What the machine sends on such a connection leaves as it is.
     Lines,
+    /// Requests of the Redis protocol, in the same way.
+    Requests,
 }
 
 /// A socket on which a loop accepts connections, and how these are cut.
@@ -36,7 +39,8 @@ impl From<TcpListener> for Listener {
 pub(crate) enum Cutting {
     Frames(Cutter),
     Lines(LineCutter),
-    /// The other side has ended its side behind the last line.
+    Requests(RequestCutter),
+    /// The other side has ended its side behind the last request.
     Over,
 }
 
@@ -51,6 +55,7 @@ impl Cutting {
         match framing {
             Framing::Frames => Self::Frames(Cutter::default()),
             Framing::Lines => Self::Lines(LineCutter::default()),
+            Framing::Requests => Self::Requests(RequestCutter::default()),
         }
     }
 
@@ -59,6 +64,7 @@ impl Cutting {
         match self {
             Self::Frames(cutter) => cutter.holds_bytes(),
             Self::Lines(cutter) => cutter.holds_bytes(),
+            Self::Requests(cutter) => cutter.holds_bytes(),
             Self::Over => false,
         }
     }
@@ -67,7 +73,7 @@ impl Cutting {
     pub(crate) fn greeting(&mut self) -> &mut Cutter {
         match self {
             Self::Frames(cutter) => cutter,
-            Self::Lines(_) | Self::Over => unreachable!("lines come without a handshake"),
+            Self::Lines(_) | Self::Requests(_) | Self::Over => unreachable!("other protocols have no handshake"),
         }
     }
 }

@@ -6,9 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kasha_machine::{Endpoint, Input, LinesEnd, Rng};
+use kasha_machine::{Endpoint, Input, RequestsEnd, Rng};
 use kasha_types::{ConnId, Tick};
-use kasha_wire::lines::Cut;
 
 use crate::limits::DELAYED_BYTES_MAX;
 use crate::options::FrameFaults;
@@ -19,9 +18,21 @@ const SPARE_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 enum Item {
-    Frame { from: Endpoint, kind: u8, payload: Vec<u8> },
-    Line { from: ConnId, line: Vec<u8> },
-    LinesEnd { from: ConnId, why: LinesEnd },
+    Frame {
+        from: Endpoint,
+        kind: u8,
+        payload: Vec<u8>,
+    },
+    Request {
+        from: ConnId,
+        bytes: Vec<u8>,
+        is_whole: bool,
+    },
+    /// Why what came is no request; nothing: the other side has ended its side.
+    RequestsEnd {
+        from: ConnId,
+        why: Option<String>,
+    },
     Closed(ConnId),
     Unreachable(Endpoint),
 }
@@ -72,37 +83,38 @@ impl Inbound {
         enough
     }
 
-    /// A line was received at `now`. No faults strike it: whoever speaks lines relies on the stream.
-    pub(crate) fn line(
+    /// A request of another protocol was received at `now`. No faults strike it: whoever speaks such a protocol relies on the stream.
+    pub(crate) fn request(
         &mut self,
         now: Tick,
         from: ConnId,
-        cut: Cut<'_>,
-        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
-    ) -> bool {
-        match cut {
-            Cut::Line(line) if self.delay.is_zero() => deliver(now, Input::Line { from, line }),
-            Cut::Line(line) => {
-                self.bytes += line.len();
-                self.queue.push_back((now.after(self.delay), Item::Line { from, line: line.to_vec() }));
-                false
-            }
-            Cut::TooLong => self.lines_end(now, from, LinesEnd::TooLong, deliver),
-        }
-    }
-
-    /// No more lines come on a connection that is open.
-    pub(crate) fn lines_end(
-        &mut self,
-        now: Tick,
-        from: ConnId,
-        why: LinesEnd,
+        (bytes, is_whole): (&[u8], bool),
         deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
     ) -> bool {
         if self.delay.is_zero() {
-            return deliver(now, Input::LinesEnd { from, why });
+            return deliver(now, Input::Request { from, bytes, is_whole });
         }
-        self.queue.push_back((now.after(self.delay), Item::LinesEnd { from, why }));
+        self.bytes += bytes.len();
+        self.queue.push_back((now.after(self.delay), Item::Request { from, bytes: bytes.to_vec(), is_whole }));
+        false
+    }
+
+    /// No more requests come on a connection that is open.
+    pub(crate) fn requests_end(
+        &mut self,
+        now: Tick,
+        from: ConnId,
+        why: RequestsEnd<'_>,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> bool {
+        if self.delay.is_zero() {
+            return deliver(now, Input::RequestsEnd { from, why });
+        }
+        let why = match why {
+            RequestsEnd::Bad(text) => Some(text.to_owned()),
+            RequestsEnd::HalfClosed => None,
+        };
+        self.queue.push_back((now.after(self.delay), Item::RequestsEnd { from, why }));
         false
     }
 
@@ -137,11 +149,14 @@ impl Inbound {
                     }
                     enough
                 }
-                Item::Line { from, line } => {
-                    self.bytes -= line.len();
-                    deliver(now, Input::Line { from, line: &line })
+                Item::Request { from, bytes, is_whole } => {
+                    self.bytes -= bytes.len();
+                    deliver(now, Input::Request { from, bytes: &bytes, is_whole })
                 }
-                Item::LinesEnd { from, why } => deliver(now, Input::LinesEnd { from, why }),
+                Item::RequestsEnd { from, why } => {
+                    let why = why.as_deref().map_or(RequestsEnd::HalfClosed, RequestsEnd::Bad);
+                    deliver(now, Input::RequestsEnd { from, why })
+                }
                 Item::Closed(conn) => deliver(now, Input::Closed(conn)),
                 Item::Unreachable(peer) => deliver(now, Input::Unreachable(peer)),
             };

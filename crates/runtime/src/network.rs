@@ -314,10 +314,10 @@ impl Network {
             role,
             phase: match framing {
                 Framing::Frames => Phase::Greeting,
-                Framing::Lines => Phase::Up,
+                Framing::Lines | Framing::Requests => Phase::Up,
             },
             version: match (framing, role) {
-                (Framing::Lines, _) => Some(WIRE_VERSION),
+                (Framing::Lines | Framing::Requests, _) => Some(WIRE_VERSION),
                 (Framing::Frames, Role::Accepted) => None,
                 (Framing::Frames, Role::Dialled(_)) => self.identity.versions.only(),
             },

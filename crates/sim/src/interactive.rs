@@ -244,7 +244,7 @@ impl Program {
 impl Try {
     /// Runs a part. Returns the key that is to be read first, if there is one.
     fn run(&mut self, table: TableId, operation: PartOperation<'_>) -> Option<Key> {
-        let key = operation.key();
+        let key = operation.first_key();
         let seen = self.seen.seen(table, key);
         let name = (table, key.to_vec());
         let is_own = self.written.contains(&name);
@@ -290,7 +290,7 @@ impl Try {
     fn unread(&self, parts: &Parts<'_>, table: TableId, first: Key) -> Vec<Key> {
         let mut keys = vec![first];
         for part in parts.iter().filter(|part| part.table == table) {
-            let key = part.operation.key();
+            let key = part.operation.first_key();
             let is_read = matches!(part.operation, PartOperation::Read(_));
             if is_read && self.seen.seen(table, key).is_none() && !keys.iter().any(|known| known == key) {
                 keys.push(key.to_vec());

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use kasha_machine::turn::Shell;
-use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, LinesEnd, Machine, Rng};
+use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine, RequestsEnd, Rng};
 use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, ShardId, Tick};
 use kasha_wire::status::CoreStatus;
 
@@ -119,7 +119,7 @@ pub type Factory = Box<dyn FnMut(Spawn<'_>, &mut Effects) -> Result<Box<dyn Acto
 pub(crate) enum Inbound {
     Frame { from: Endpoint, bytes: Rc<[u8]> },
     Line { from: Endpoint, line: Rc<[u8]> },
-    LinesEnd { from: ConnId, why: LinesEnd },
+    RequestsEnd { from: ConnId, why: RequestsEnd<'static> },
     Closed(ConnId),
     Unreachable(Endpoint),
     Durable(LocalPosition),
@@ -134,9 +134,11 @@ impl Inbound {
                 let (kind, payload) = kind_and_payload(bytes);
                 Input::Frame { from: *from, kind, payload }
             }
-            Self::Line { from: Endpoint::Conn(from), line } => Input::Line { from: *from, line },
+            Self::Line { from: Endpoint::Conn(from), line } => {
+                Input::Request { from: *from, bytes: line, is_whole: true }
+            }
             Self::Line { from, line } => Input::Frame { from: *from, kind: 0, payload: line },
-            Self::LinesEnd { from, why } => Input::LinesEnd { from: *from, why: *why },
+            Self::RequestsEnd { from, why } => Input::RequestsEnd { from: *from, why: *why },
             Self::Closed(conn) => Input::Closed(*conn),
             Self::Unreachable(endpoint) => Input::Unreachable(*endpoint),
             Self::Durable(to) => Input::Durable(*to),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use kasha_machine::{Endpoint, LinesEnd};
+use kasha_machine::{Endpoint, RequestsEnd};
 use kasha_wire::cutter::Verdict;
 use kasha_wire::lines::{Cut, LineCutter};
 
@@ -136,21 +136,21 @@ impl World {
 
     fn cut(&mut self, id: ConnectionId, way: Way, from: Endpoint, bytes: &[u8]) -> Vec<Inbound> {
         let end = |why| match from {
-            Endpoint::Conn(from) => Inbound::LinesEnd { from, why },
+            Endpoint::Conn(from) => Inbound::RequestsEnd { from, why },
             Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => {
                 Inbound::Unreachable(from)
             }
         };
         if bytes.is_empty() {
             self.probes.hit("streams: half closed");
-            return vec![end(LinesEnd::HalfClosed)];
+            return vec![end(RequestsEnd::HalfClosed)];
         }
         let mut inbound = Vec::new();
         let cutters = self.streams.cutters.get_mut(&id).expect("a stream");
         _ = cutters[way as usize].feed(bytes, |cut| {
             inbound.push(match cut {
                 Cut::Line(line) => Inbound::Line { from, line: line.into() },
-                Cut::TooLong => end(LinesEnd::TooLong),
+                Cut::TooLong => end(RequestsEnd::Bad("too long")),
             });
             Verdict::Continue
         });

@@ -50,8 +50,8 @@ impl Machine for Ear {
             Input::Frame { from, payload, .. } if self.peer == Some(from) => self.heard.push_back(payload.to_vec()),
             Input::Unreachable(peer) => self.is_lost |= self.peer == Some(peer),
             Input::Frame { .. } | Input::Tick => {}
-            Input::Line { .. }
-            | Input::LinesEnd { .. }
+            Input::Request { .. }
+            | Input::RequestsEnd { .. }
             | Input::Closed(_)
             | Input::Durable(_)
             | Input::LogsFlushed

@@ -554,7 +554,7 @@ impl World {
             Inbound::Unreachable(_) => {}
             Inbound::Frame { .. }
             | Inbound::Line { .. }
-            | Inbound::LinesEnd { .. }
+            | Inbound::RequestsEnd { .. }
             | Inbound::Durable(_)
             | Inbound::LogsFlushed => unreachable!("nobody informs of these"),
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, LinesEnd, Machine, Rng};
+use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, RequestsEnd, Rng};
 use kasha_sim::clock::SimTime;
 use kasha_sim::intensity::Intensity;
 use kasha_sim::network::HostId;
@@ -68,8 +68,8 @@ macro_rules! small_machine {
 }
 
 small_machine!(Echo, |_: &Self| None, |_: &mut Self, _, input: Input<'_>, out: &mut Effects| match input {
-    Input::Line { from, line } => send(Endpoint::Conn(from), &[line, b"\n"].concat(), out),
-    Input::LinesEnd { from, why: LinesEnd::HalfClosed } => out.push(Effect::Disconnect(Endpoint::Conn(from))),
+    Input::Request { from, bytes: line, .. } => send(Endpoint::Conn(from), &[line, b"\n"].concat(), out),
+    Input::RequestsEnd { from, why: RequestsEnd::HalfClosed } => out.push(Effect::Disconnect(Endpoint::Conn(from))),
     Input::Closed(_) | Input::Tick => {}
     other => unreachable!("{other:?}"),
 });

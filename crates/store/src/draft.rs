@@ -5,6 +5,7 @@
 //! fail. A draft that is dropped leaves no trace.
 
 use hashbrown::HashTable;
+use kasha_commands::ReplyWriter;
 use kasha_log::{EntryOffset, IndexBucket, Log, entry_bytes};
 use kasha_types::{ClusterTime, KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::OutcomeCode;
@@ -408,6 +409,13 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Keeps a value that no argument holds.
+    pub(crate) fn make_value(&mut self, value: &[u8]) -> Value<'a> {
+        let from = self.more.made.len();
+        self.more.made.extend_from_slice(value);
+        Value::Made { from: from as u32, len: value.len() as u32 }
+    }
+
     /// Keeps a key that the operation does not name.
     pub(crate) fn make_key(&mut self, key: &[u8]) -> Key<'a> {
         let from = self.more.made.len();
@@ -466,6 +474,17 @@ impl<'a> Draft<'a> {
         for piece in pieces_of(&self.changes, made, log, current) {
             result.extend_from_slice(piece);
         }
+    }
+
+    /// Takes the items of a command's reply.
+    pub(crate) fn replies(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter(&mut self.more.result)
+    }
+
+    /// Replies with a value.
+    pub(crate) fn reply_value(&mut self, log: &Log, current: Current<'_>) {
+        let More { result, made, .. } = &mut *self.more;
+        ReplyWriter(result).bytes_in(pieces_of(&self.changes, made, log, current));
     }
 
     pub(crate) fn answer(&mut self, code: OutcomeCode) {

@@ -9,7 +9,7 @@
 //! bytes. Clients, completion records and syncs are not known here.
 
 use kasha_log::Log;
-use kasha_types::limits::TRANSACTION_BYTES_MAX;
+use kasha_types::limits::{RESULT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::{self, Answer, Axes, Bounds, Check, Item, Items, PartOperation, Parts};
@@ -30,11 +30,31 @@ impl Store {
         update: &Update<'a>,
         spare: SpareDraft,
     ) -> Draft<'a> {
-        let mut run = Run { store: self, log, table, begun, draft: Draft::new(spare) };
+        let mut run = Run { store: self, log, table, begun, origin: self.origin, draft: Draft::new(spare) };
         match *update {
             Update::Transaction { parts } => run.transaction(parts),
             _ => run.update(update),
         }
+        run.draft
+    }
+
+    /// What parts that only read answer, as the parts of a transaction would. `now`: when the query runs.
+    ///
+    /// # Panics
+    /// If one of them would change something.
+    pub fn query<'a>(&self, log: &Log, now: ClusterTime, queries: Parts<'a>, spare: SpareDraft) -> Draft<'a> {
+        let table = queries.first_table().expect("a query has a part");
+        let mut run = Run { store: self, log, table, begun: now, origin: self.origin, draft: Draft::new(spare) };
+        run.draft.begin_parts(queries.count());
+        for part in queries.iter() {
+            run.draft.begin_part(part.operation.shape());
+            run.part(&part);
+            run.draft.end_part();
+            if run.draft.result().len() > RESULT_BYTES_MAX {
+                break; // its caller refuses it
+            }
+        }
+        assert!(run.draft.is_empty(), "a query changes nothing");
         run.draft
     }
 }
@@ -141,6 +161,7 @@ impl<'r, 'a> Run<'r, 'a> {
     fn part(&mut self, part: &operation::Part<'a>) {
         self.table = part.table;
         match part.operation {
+            PartOperation::Command(command) => self.command(&command),
             PartOperation::Update(update) => self.update(&update),
             PartOperation::Read(Read::Get { key }) => {
                 let seen = self.see(key);
@@ -170,7 +191,11 @@ impl<'r, 'a> Run<'r, 'a> {
                 }
             }
             PartOperation::Read(
-                Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. } | Read::ScanValues { .. },
+                Read::MultiGet { .. }
+                | Read::Observe { .. }
+                | Read::Scan { .. }
+                | Read::ScanValues { .. }
+                | Read::Query { .. },
             ) => unreachable!("a part has one key"),
             PartOperation::Check(Check::Meets { key, condition }) => {
                 let seen = self.see(key);
@@ -187,7 +212,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn see_key_of(&mut self, part: &operation::Part<'a>) {
         self.table = part.table;
-        self.see(part.operation.key());
+        part.operation.for_each_key(|key| _ = self.see(key));
     }
 
     fn done_with(&mut self, items: Items<'_>) {

@@ -11,6 +11,7 @@
 //! Whether a key is unsynced (CURP 4.3) is not known here: the node notes it by key (decision 0019).
 
 mod change;
+mod commands;
 mod draft;
 mod entry;
 mod execute;

@@ -32,7 +32,7 @@ impl Store {
     /// result bytes.
     ///
     /// # Panics
-    /// If there are fewer hashes than keys, or the read is a listing ([`Store::scan`]).
+    /// If there are fewer hashes than keys, or the read is a listing ([`Store::scan`]) or a query ([`Store::query`]).
     pub fn read(
         &self,
         log: &Log,
@@ -68,6 +68,7 @@ impl Store {
                 ReadResult::Whole
             }
             Read::Scan { .. } | Read::ScanValues { .. } => unreachable!("Store::scan"),
+            Read::Query { .. } => unreachable!("Store::query"),
             Read::MultiGet { keys: items } => {
                 result.push(OutcomeCode::Done as u8);
                 result.extend_from_slice(&items.count().to_le_bytes());

@@ -1,7 +1,7 @@
 //! An operation while it is drafted: what it sees, and what it says.
 
 use kasha_log::Log;
-use kasha_types::{ClusterTime, TableId};
+use kasha_types::{ClusterTime, TableId, UnixMillis};
 use kasha_wire::OutcomeCode;
 
 use crate::Store;
@@ -14,6 +14,8 @@ pub(crate) struct Run<'r, 'a> {
     pub table: TableId,
     /// What lifetimes count from.
     pub begun: ClusterTime,
+    /// The unix time of ClusterTime 0 (R10.12).
+    pub origin: UnixMillis,
     pub draft: Draft<'a>,
 }
 

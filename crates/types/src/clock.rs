@@ -36,7 +36,7 @@ impl fmt::Debug for Tick {
 pub struct ClusterTime(pub u64);
 
 /// What the clock on the wall shows: milliseconds since 1970 (UTC). It may be wrong, and it may jump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct UnixMillis(pub u64);
 
 impl ClusterTime {

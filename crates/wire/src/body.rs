@@ -378,7 +378,7 @@ impl<'a> Body<'a> {
             return slot_of(self.first_key().1);
         }
         let own = self.parts_at(shard).and_then(|parts| parts.iter().next()).expect("it takes part");
-        slot_of(own.operation.key())
+        slot_of(own.operation.first_key())
     }
 
     /// Hash of what the operation key names, if there is one.
@@ -410,8 +410,9 @@ impl<'a> Body<'a> {
             return self.footprint(hashes);
         }
         hashes.clear();
-        let own = self.parts_at(shard).into_iter().flat_map(|parts| parts.iter());
-        hashes.extend(own.map(|part| key_hash(part.table, part.operation.key())));
+        for part in self.parts_at(shard).into_iter().flat_map(|parts| parts.iter()) {
+            part.operation.for_each_key(|key| hashes.push(key_hash(part.table, key)));
+        }
         hashes.extend(self.operation_key_hash());
     }
 }

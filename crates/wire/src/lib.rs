@@ -23,6 +23,7 @@ pub mod operation;
 pub mod outcome;
 pub mod plain;
 mod report;
+pub mod requests;
 pub mod status;
 mod version;
 mod word;

@@ -6,26 +6,29 @@
 //!
 //! Arguments are encoded in the row's order: `key` and `value` by length and bytes, `delta` as an `i64`, `bounds` as a byte and, if it
 //! is 1, two of these, `cursor` as a `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]),
-//! and so is `parts` ([`parts`]).
+//! and so are `parts` ([`parts`]) and `queries`, which are parts that only read.
 
 pub mod arguments;
 pub mod bounds;
 mod changes;
+pub mod command;
 pub mod condition;
 pub mod cursor;
 pub mod ends;
+mod excess;
 pub mod items;
 pub mod lifetime;
 pub mod participants;
 pub mod parts;
 pub mod terms;
 
-pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use bounds::Bounds;
+pub use command::{Command, CommandBuffer, Words};
 pub use condition::Condition;
 pub use cursor::ScanCursor;
 pub use ends::Ends;
+pub use excess::Excess;
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
 pub use lifetime::Lifetime;
 pub use participants::{Participants, ParticipantsBuffer};
@@ -65,6 +68,7 @@ macro_rules! argument {
     ($a:lifetime most) => { u32 };
     ($a:lifetime prefix) => { &$a [u8] };
     ($a:lifetime parts) => { Parts<$a> };
+    ($a:lifetime queries) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
 
@@ -237,6 +241,7 @@ operations! {
     81 Observe "observe" (keys) => Observed;
     82 Scan "scan" (cursor, most, prefix) => Keys;
     83 ScanValues "scan-values" (cursor, most, prefix) => KeysAndValues;
+    84 Query "query" (queries) => Parts;
 }
 
 operations! {

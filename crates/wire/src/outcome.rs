@@ -135,6 +135,8 @@ pub enum Outcome {
     Cancelled,
     /// The operation key was used with another request.
     OperationKeyMismatch,
+    /// A command as a part: its reply, encoded ([`kasha_commands::reply`]).
+    Reply(Vec<u8>),
     /// Transaction: what came of each part.
     Parts(Vec<Outcome>),
     /// Transaction: the index of the first part that failed, and what came of the part. Nothing changed.
@@ -208,6 +210,8 @@ shapes! {
     14 KeysAndValues;
     /// The result of each part: transaction.
     15 Parts;
+    /// What a command answers, in the form of [`kasha_commands::reply`]: a command as a part.
+    16 Reply;
 }
 
 impl Shape {
@@ -225,9 +229,31 @@ impl Shape {
             | Self::Observed
             | Self::Keys
             | Self::KeysAndValues
-            | Self::Parts => false,
+            | Self::Parts
+            | Self::Reply => false,
         }
     }
+
+    /// Of what a part of a transaction answers: an operation on one key, or a command.
+    #[must_use]
+    pub fn is_of_a_part(self) -> bool {
+        self.is_of_one_key() || self == Self::Reply
+    }
+}
+
+/// The results of the parts of a transaction or a query that is done, in order, without their outcome: what stands behind it. Of bytes that are no
+/// such result, those that can be read.
+pub fn each_part(result: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = match result.split_first_chunk::<5>() {
+        Some(([code, ..], rest)) if *code == OutcomeCode::Done as u8 => rest,
+        _ => &[],
+    };
+    std::iter::from_fn(move || {
+        let ([_, len @ ..], behind) = rest.split_first_chunk::<5>()?;
+        let (part, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        rest = behind;
+        part.get(1..)
+    })
 }
 
 fn take_list<T>(
@@ -310,7 +336,8 @@ impl Outcome {
             | Shape::Expiry
             | Shape::Keys
             | Shape::KeysAndValues
-            | Shape::Parts => Ok(0),
+            | Shape::Parts
+            | Shape::Reply => Ok(0),
         };
         let outcome = match code {
             OutcomeCode::Done => Self::decode_done(shape, r)?,
@@ -377,6 +404,11 @@ impl Outcome {
                 let (version, ends): (u64, ClusterTime) = (r.take()?, r.take()?);
                 Self::Expiry(version, (ends != ClusterTime(0)).then_some(ends))
             }
+            Shape::Reply => {
+                let reply = r.bytes(r.rest().len())?;
+                kasha_commands::reply::check(reply).map_err(|_| DecodeError::Invalid("a command's reply"))?;
+                Self::Reply(reply.to_vec())
+            }
             Shape::Parts => Self::Parts(take_list(r, |r| {
                 let (shape, len): (u8, u32) = (r.take()?, r.take()?);
                 Self::decode_part(shape, r.bytes(len as usize)?)
@@ -403,7 +435,7 @@ impl Outcome {
 
     /// No part has parts.
     fn decode_part(shape: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let shape = Shape::from_number(shape).filter(|shape| shape.is_of_one_key());
+        let shape = Shape::from_number(shape).filter(|shape| shape.is_of_a_part());
         Self::decode(shape.ok_or(DecodeError::Invalid("the shape of a part's result"))?, bytes)
     }
 }

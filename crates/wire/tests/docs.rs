@@ -213,7 +213,7 @@ fn operations_and_outcomes() {
     let numbers = |title| numbered(title).iter().map(|row| row.0).collect::<Vec<_>>();
     assert_eq!(numbers("Conditions"), Condition::CODES);
     assert_eq!(numbers("Answers"), Answer::CODES);
-    let of_one_key = (0..=u8::MAX).filter(|&number| Shape::from_number(number).is_some_and(Shape::is_of_one_key));
+    let of_one_key = (0..=u8::MAX).filter(|&number| Shape::from_number(number).is_some_and(Shape::is_of_a_part));
     assert_eq!(numbers("Shapes"), of_one_key.collect::<Vec<_>>());
     let outcomes = (0..=u8::MAX).filter_map(|code| Some((code, format!("{:?}", OutcomeCode::from_number(code)?))));
     assert_eq!(numbered("Results"), outcomes.collect::<Vec<_>>());

@@ -67,7 +67,7 @@ fn every_body_comes_back() {
         decoded.for_each_key(|_, key, slot| keys.push((key.to_vec(), slot)));
         let (most, times) = match body.operation.code {
             code if Update::row_of(code).is_some_and(Row::has_one_key) => (1, 1),
-            TRANSACTION => (usize::MAX, 5), // the parts of each item
+            TRANSACTION => (usize::MAX, 6), // the parts of each item
             _ => (usize::MAX, 1),
         };
         let items = body.operation.items.iter().take(most);

@@ -16,6 +16,7 @@ mod mapped;
 mod nodes;
 mod outsiders;
 mod recipes;
+mod redis;
 mod restart;
 mod sessions;
 mod shell;

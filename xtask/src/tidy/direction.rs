@@ -1,4 +1,4 @@
-//! Dependencies point one way (DESIGN section 3): first `types`, then `machine` and `wire`, then the protocols, which
+//! Dependencies point one way (DESIGN section 3): first `types` and `commands`, then `machine` and `wire`, then the protocols, which
 //! never depend on one another (but the coordinator's log is `viewstamped`), then the crates that compose them.
 
 use crate::tidy::problem::Problem;
@@ -14,14 +14,15 @@ use Allowed::{AllBut, Only};
 /// Each folder under `crates/`, and the crates of the workspace that it may use. Test code is held to the same table.
 const TABLE: &[(&str, Allowed)] = &[
     ("types", Only(&[])),
+    ("commands", Only(&[])),
     ("machine", Only(&["types"])),
-    ("wire", Only(&["types"])),
+    ("wire", Only(&["types", "commands"])),
     ("log", Only(&["types"])),
     ("exactly_once", Only(&["types"])),
     ("witness", Only(&["types"])),
     ("distributed", Only(&["types"])),
     ("replication", Only(&["types", "machine", "wire", "log"])),
-    ("store", Only(&["types", "wire", "log", "reference"])),
+    ("store", Only(&["types", "commands", "wire", "log", "reference"])),
     ("coordinator", Only(&["types", "machine", "wire", "viewstamped"])),
     ("viewstamped", Only(&["types", "machine"])),
     (
@@ -29,7 +30,7 @@ const TABLE: &[(&str, Allowed)] = &[
         Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "distributed"]),
     ),
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
-    ("gateway", Only(&["types", "machine", "wire", "client"])),
+    ("gateway", Only(&["types", "commands", "machine", "wire", "client"])),
     ("runtime", Only(&["types", "machine", "wire"])),
     ("reference", Only(&["types", "wire"])),
     ("netlab", Only(&["machine"])),
@@ -41,6 +42,7 @@ const TABLE: &[(&str, Allowed)] = &[
 /// The crates whose code must be deterministic throughout. Of the client, only a part must (see `determinism`).
 pub(super) const PROTOCOLS: &[&str] = &[
     "types",
+    "commands",
     "machine",
     "wire",
     "log",

@@ -70,16 +70,18 @@ impl Session {
         let call = &self.calls[slot];
         let body = Body::decode(&call.bytes).expect("encoded here");
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Part<'_>>)> = BTreeMap::new();
-        let mut parts = 0;
+        let (mut parts, mut is_split) = (0, false);
         let form = for_each_part(body.head.table, &body.update, |table, part| {
             // The caller looked.
-            let owner = configuration.owner(table, slot_of(part.key())).expect("every key has an owner");
+            let owner = configuration.owner(table, slot_of(part.first_key())).expect("every key has an owner");
+            part.for_each_key(|key| is_split |= configuration.owner(table, slot_of(key)) != Some(owner));
             let (places, own) = by_shard.entry(owner).or_default();
             places.push(parts);
             own.push(Part { table, operation: part });
             parts += 1;
         });
-        let form = form.ok_or(WhyNot::CrossShard)?;
+        // A command is of one shard: whoever has one on keys of several takes it apart.
+        let form = form.filter(|_| !is_split).ok_or(WhyNot::CrossShard)?;
         if by_shard.len() > PARTICIPANTS_MAX {
             return Err(WhyNot::TooManyShards);
         }
@@ -101,7 +103,8 @@ impl Session {
         let needs_locks = Body::decode(&bytes).expect("just encoded").is_coordinated();
         let takes_locks = self.options.locking.takes_locks(needs_locks || !self.options.exactly_once, || {
             let keys = all.as_parts();
-            let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
+            let mut hashes = Vec::new();
+            keys.iter().for_each(|part| part.operation.for_each_key(|key| hashes.push(key_hash(part.table, key))));
             self.contention.tries_locks(&hashes)
         });
         // The class is no part of what an operation key stands for.

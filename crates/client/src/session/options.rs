@@ -44,6 +44,8 @@ pub struct SessionOptions {
     pub seed: u64,
     /// The time that a call may take if its caller gives no deadline.
     pub deadline: Duration,
+    /// How much longer than its deadline a call may take whose caller asked for a cancellation there.
+    pub cancel_grace: Duration,
     /// How long the first attempt waits for an answer; doubles with each attempt that gets none, up to a second.
     pub attempt_timeout: Duration,
     /// The greatest number of updates without a result under one client id, at most `OUTSTANDING_MAX`. Further updates
@@ -96,6 +98,7 @@ impl SessionOptions {
             cluster: None,
             seed,
             deadline: limits::DEADLINE,
+            cancel_grace: limits::CANCEL_GRACE,
             attempt_timeout: limits::ATTEMPT_TIMEOUT,
             outstanding_max: OUTSTANDING_MAX,
             keeps_spare: true,

@@ -120,7 +120,7 @@ impl Session {
         }
         match cancel {
             Cancel::AtDeadline => {
-                self.calls[slot].caller.wait_until(now.after(limits::CANCEL_GRACE));
+                self.calls[slot].caller.wait_until(now.after(self.options.cancel_grace));
                 self.cancel(slot, WhyNot::DeadlineCancelled, now, out);
             }
             // It may be waiting for its turn. Then it has not happened, and a shard says so.

@@ -1,8 +1,8 @@
 //! A transaction that is being put together: its parts, within their limits.
 
 use kasha_types::TableId;
-use kasha_wire::Update;
 use kasha_wire::operation::{OwnedOperation, PartOperation, PartsBuffer};
+use kasha_wire::{Read, Update};
 
 use super::WhyNot;
 
@@ -27,6 +27,17 @@ impl TransactionParts {
     /// It is never sent. The first reason counts.
     pub fn is_wrong(&mut self, why: WhyNot) {
         self.wrong.get_or_insert(why);
+    }
+
+    /// The parts as a query, which only reads, and the table that it is sent with.
+    ///
+    /// # Panics
+    /// If one of them may change something.
+    pub fn query(&self) -> (TableId, Result<OwnedOperation, WhyNot>) {
+        let parts = self.parts.as_parts();
+        assert!(self.wrong.is_some() || parts.only_read(), "a query changes nothing");
+        let whole = || Read::Query { queries: parts }.to_owned_within_limits().map_err(WhyNot::from);
+        (parts.first_table().unwrap_or(TableId(0)), self.wrong.map_or_else(whole, Err))
     }
 
     /// The transaction as one operation, and the table that it is sent with: that of its first part.

@@ -32,7 +32,7 @@ struct Asker {
 impl Machine for Asker {
     fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
         match input {
-            Input::Line { line, .. } => {
+            Input::Request { bytes: line, .. } => {
                 send(Endpoint::Core(OWN), &[&b"c"[..], line].concat(), Gate::Now, out);
                 send(Endpoint::Core(OTHER), &[&b"o"[..], line].concat(), Gate::Now, out);
             }
@@ -45,7 +45,7 @@ impl Machine for Asker {
             }
             Input::Unreachable(Endpoint::Core(OWN)) => send(Endpoint::Conn(ConnId(7)), b"lost", Gate::Now, out),
             Input::Unreachable(_) | Input::Closed(_) => {}
-            Input::LinesEnd { .. } | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {
+            Input::RequestsEnd { .. } | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {
                 unreachable!("{input:?}")
             }
         }
@@ -191,7 +191,7 @@ impl Both {
 }
 
 fn line(bytes: &[u8]) -> Input<'_> {
-    Input::Line { from: ConnId(7), line: bytes }
+    Input::Request { from: ConnId(7), bytes, is_whole: true }
 }
 
 #[test]

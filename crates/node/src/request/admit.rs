@@ -71,11 +71,16 @@ impl RequestPath<'_> {
         let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
         let own = received.body.parts_at(self.shard).ok_or(Stop::refuse(Refusal::WrongShard))?;
         let is_replay = matches!(received.origin, Origin::Replay);
-        let is_ours = |part: Part<'_>| match configuration.owner(part.table, kasha_types::slot_of(part.operation.key()))
-        {
-            Some(owner) => owner == self.shard,
-            // It may have been proposed, and its client told, before one of its tables was dropped.
-            None => is_replay && !configuration.has_table(part.table),
+        let is_ours = |part: Part<'_>| {
+            let mut all_are = true;
+            part.operation.for_each_key(|key| {
+                all_are &= match configuration.owner(part.table, kasha_types::slot_of(key)) {
+                    Some(owner) => owner == self.shard,
+                    // It may have been proposed, and its client told, before one of its tables was dropped.
+                    None => is_replay && !configuration.has_table(part.table),
+                };
+            });
+            all_are
         };
         let exists = |shard: ShardId| configuration.shard(shard).is_some();
         let participants = received.body.participants().expect("checked by the caller");

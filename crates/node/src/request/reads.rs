@@ -13,6 +13,7 @@
 use kasha_distributed::{Footprint, GateId, Origin};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
+use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
@@ -185,6 +186,21 @@ impl<'p, 's> ReadPath<'p, 's> {
             return Ok(Executed { code, tail: None, gate: self.gate_at(end) });
         }
         let Site { copy, state, core } = &mut *self.site;
+        if let Read::Query { queries } = *read {
+            let spare = std::mem::take(&mut core.scratch.query);
+            let draft = state.store.query(&copy.log, core.cluster_time, queries, spare);
+            let is_small = draft.result().len() <= RESULT_BYTES_MAX;
+            core.scratch.result.clear();
+            core.scratch.result.extend_from_slice(draft.result());
+            core.scratch.query = draft.into_spare();
+            if !is_small {
+                return Err(Stop::Refused(Refusal::TooLarge));
+            }
+            self.serving.counters.reads += 1;
+            let keys = core.scratch.footprint.iter().copied();
+            let until = self.serving.conflicts.until(keys, || Sees::Values, self.term.shipping.synced());
+            return Ok(Executed { code, tail: None, gate: self.gate_at(until) });
+        }
         let tail = match state.store.read(&copy.log, table, read, &core.scratch.footprint, &mut core.scratch.result) {
             ReadResult::Whole => None,
             ReadResult::Tail(slice) => Some(slice),

@@ -234,7 +234,8 @@ fn note_let_go(site: &mut Site<'_>) {
 /// The slots of a participant's own keys.
 pub(crate) fn slots_of(body: &Body<'_>, shard: ShardId) -> Vec<kasha_types::Slot> {
     let parts = body.parts_at(shard).expect("it takes part");
-    let mut slots: Vec<_> = parts.iter().map(|part| kasha_types::slot_of(part.operation.key())).collect();
+    let mut slots = Vec::new();
+    parts.iter().for_each(|part| part.operation.for_each_key(|key| slots.push(kasha_types::slot_of(key))));
     slots.sort_unstable();
     slots.dedup();
     slots

@@ -8,13 +8,12 @@
 
 use std::io::{ErrorKind, Read};
 
-use kasha_machine::{Endpoint, Input, LinesEnd};
+use kasha_machine::{Endpoint, Input, RequestsEnd};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
-use kasha_wire::lines::Cut;
 use kasha_wire::link::{Handshake, ToLoop};
 use kasha_wire::message::{GetTurns, GetUsage, Goodbye, TurnsAre, UsageIs};
-use kasha_wire::{Kind, Message};
+use kasha_wire::{Kind, Message, lines, requests};
 
 use super::Network;
 use crate::Clock;
@@ -128,9 +127,9 @@ impl Network {
         match connection.cutter {
             Cutting::Frames(_) => return false,
             Cutting::Over => return true,
-            Cutting::Lines(_) => connection.cutter = Cutting::Over,
+            Cutting::Lines(_) | Cutting::Requests(_) => connection.cutter = Cutting::Over,
         }
-        self.inbound.lines_end(now, id, LinesEnd::HalfClosed, deliver);
+        self.inbound.requests_end(now, id, RequestsEnd::HalfClosed, deliver);
         true
     }
 
@@ -155,7 +154,15 @@ impl Network {
             Cutting::Frames(cutter) => {
                 cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver))
             }
-            Cutting::Lines(cutter) => Ok(cutter.feed(bytes, |cut| self.on_cut(id, now, cut, deliver))),
+            Cutting::Lines(cutter) => Ok(cutter.feed(bytes, |cut| match cut {
+                lines::Cut::Line(line) => self.on_request(id, now, (line, true), deliver),
+                lines::Cut::TooLong => self.on_no_request(id, now, "a line is too long", deliver),
+            })),
+            Cutting::Requests(cutter) => Ok(cutter.feed(bytes, |cut| match cut {
+                requests::Cut::Request(request) => self.on_request(id, now, (request.bytes(), true), deliver),
+                requests::Cut::TooLarge(request) => self.on_request(id, now, (request.bytes(), false), deliver),
+                requests::Cut::Bad(why) => self.on_no_request(id, now, &why.to_string(), deliver),
+            })),
             Cutting::Over => unreachable!("nothing comes behind the end"),
         };
         let half = cutter.holds_bytes();
@@ -241,19 +248,30 @@ impl Network {
         }
     }
 
-    /// A line goes to the machine as it is.
-    fn on_cut(
+    /// A request of another protocol goes to the machine as it is.
+    fn on_request(
         &mut self,
         id: ConnId,
         now: Tick,
-        cut: Cut<'_>,
+        request: (&[u8], bool),
         deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
     ) -> Verdict {
         self.stats.frames_received += 1;
-        if cut == Cut::TooLong {
-            self.stats.bad_frames += 1;
-        }
-        if self.inbound.line(now, id, cut, deliver) { Verdict::Pause } else { Verdict::Continue }
+        if self.inbound.request(now, id, request, deliver) { Verdict::Pause } else { Verdict::Continue }
+    }
+
+    /// What came is no request, and nothing more comes.
+    fn on_no_request(
+        &mut self,
+        id: ConnId,
+        now: Tick,
+        why: &str,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> Verdict {
+        self.stats.frames_received += 1;
+        self.stats.bad_frames += 1;
+        self.inbound.requests_end(now, id, RequestsEnd::Bad(why), deliver);
+        Verdict::Stop
     }
 
     fn answer_for_the_loop(&mut self, conn: ConnId, now: Tick, question: ToLoop) {

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, LinesEnd, Machine};
+use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine, RequestsEnd};
 use kasha_runtime::{
     ClusterCell, EventLoop, Exit, Identity, LoopError, LoopHandle, LoopOptions, NetworkStats, Serve, listen, spawn_loop,
 };
@@ -72,15 +72,15 @@ impl Machine for Echo {
             Input::Closed(_) => {
                 self.closed.fetch_add(1, Ordering::SeqCst);
             }
-            Input::Line { from, line } => {
+            Input::Request { from, bytes: line, .. } => {
                 let text = out.span(&[line, b"!\n"].concat());
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 self.handled.fetch_add(1, Ordering::SeqCst);
             }
-            Input::LinesEnd { from, why } => {
+            Input::RequestsEnd { from, why } => {
                 let text = match why {
-                    LinesEnd::TooLong => out.span(b"too long\n"),
-                    LinesEnd::HalfClosed => out.span(b"all heard\n"),
+                    RequestsEnd::Bad(_) => out.span(b"too long\n"),
+                    RequestsEnd::HalfClosed => out.span(b"all heard\n"),
                 };
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 out.push(Effect::Disconnect(Endpoint::Conn(from)));
@@ -133,7 +133,7 @@ impl Machine for Gated {
                 self.durable = to;
             }
             Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Line { .. } | Input::LinesEnd { .. } => unreachable!("it listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("it listens for frames"),
         }
     }
     fn end_turn(&mut self, _: Tick, out: &mut Effects) {

@@ -227,8 +227,8 @@ mod tests {
         LoadKind::Tables,
     ];
 
-    /// Operations that clients send by themselves, and no workload asks for.
-    const BY_SESSIONS: [&str; 1] = ["observe"];
+    /// Operations that clients send by themselves, or fronts for connections that speak another protocol, and no workload asks for.
+    const BY_SESSIONS: [&str; 2] = ["observe", "query"];
 
     type Asked = BTreeMap<&'static str, Vec<Ask>>;
 

@@ -11,12 +11,14 @@ use kasha_types::TableId;
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
 use super::bounds::Bounds;
+use super::command::Command;
 use super::condition::Condition;
 use super::cursor::ScanCursor;
 use super::ends::Ends;
+use super::excess::Excess;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
 use super::lifetime::Lifetime;
-use super::parts::Parts;
+use super::parts::{PartOperation, Parts};
 use super::terms::{Answer, Axes, Terms};
 use crate::{DecodeError, Reader};
 
@@ -37,6 +39,15 @@ pub trait Source<'a>: Sized {
     fn lifetime(&mut self) -> Result<Lifetime, Self::Error>;
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, Self::Error>;
     fn parts(&mut self) -> Result<Parts<'a>, Self::Error>;
+    /// Parts that only read.
+    fn queries(&mut self) -> Result<Parts<'a>, Self::Error> {
+        let parts = self.parts()?;
+        if parts.only_read() { Ok(parts) } else { Err(Self::no_such_operation("a query that may change something")) }
+    }
+    // Whoever draws operations on keys draws no command.
+    fn command(&mut self) -> Result<Command<'a>, Self::Error> {
+        Err(Self::no_such_operation("a command"))
+    }
 
     fn expected(&mut self) -> Result<&'a [u8], Self::Error> {
         self.value()
@@ -121,6 +132,9 @@ impl<'a> Source<'a> for Reader<'a> {
     fn parts(&mut self) -> Result<Parts<'a>, DecodeError> {
         Parts::decode(self)
     }
+    fn command(&mut self) -> Result<Command<'a>, DecodeError> {
+        Command::decode(self)
+    }
 }
 
 /// Is shown arguments in their order.
@@ -143,6 +157,10 @@ pub trait Visitor<'a>: Sized {
     fn prefix(&mut self, _: &'a [u8]) {}
     fn items(&mut self, kind: ItemKind, items: Items<'a>);
     fn parts(&mut self, parts: Parts<'a>);
+    fn command(&mut self, _: Command<'a>) {}
+    fn queries(&mut self, parts: Parts<'a>) {
+        self.parts(parts);
+    }
 
     fn expected(&mut self, expected: &'a [u8]) {
         self.value(expected);
@@ -313,21 +331,13 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
     fn parts(&mut self, parts: Parts<'a>) {
         for part in parts.iter() {
             self.show(format_args!("[{} {}", part.table, part.operation.row().name));
+            if let PartOperation::Command(command) = part.operation {
+                self.show(format_args!("{command}"));
+            }
             part.operation.visit(self);
             self.1 = self.1.and_then(|()| write!(self.0, "]"));
         }
     }
-}
-
-/// A limit of operations that is exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excess {
-    /// A key is longer than `KEY_BYTES_MAX`.
-    Key,
-    /// A value is longer than `VALUE_BYTES_MAX`.
-    Value,
-    /// There are more keys than `OPERATION_KEYS_MAX`, or none.
-    KeyCount,
 }
 
 /// Finds the first limit that is exceeded.

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use kasha_types::TableId;
 use kasha_types::limits::OPERATION_KEYS_MAX;
 
-use super::arguments::{Excess, OneKey, Source, Visitor};
+use super::arguments::{OneKey, Source, Visitor};
+use super::command::Command;
 use super::condition::Condition;
+use super::excess::Excess;
 use super::terms::{Axes, Terms};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
@@ -23,7 +25,15 @@ pub enum PartOperation<'a> {
     Read(Read<'a>),
     /// It demands something of its key, or the transaction changes nothing.
     Check(Check<'a>),
+    /// It is a command, which has one key or several, of one shard. What is wrong with it is its reply: it never keeps the transaction from
+    /// changing what other parts change (R10.6).
+    Command(Command<'a>),
 }
+
+/// The code of a part that is a command.
+const COMMAND_CODE: u8 = 112;
+
+static COMMAND_ROW: Row = Row { code: COMMAND_CODE, name: "command", shape: Shape::Reply, only_frees: false };
 
 /// One part of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +64,9 @@ impl<'a> PartOperation<'a> {
     /// What is said of the operation with this code, if it can be a part.
     #[must_use]
     pub fn row_of(code: u8) -> Option<&'static Row> {
+        if code == COMMAND_CODE {
+            return Some(&COMMAND_ROW);
+        }
         let row = Update::row_of(code).or_else(|| Read::row_of(code)).or_else(|| Check::row_of(code));
         row.filter(|row| row.has_one_key())
     }
@@ -65,16 +78,17 @@ impl<'a> PartOperation<'a> {
             Self::Update(update) => update.code(),
             Self::Read(read) => read.code(),
             Self::Check(check) => check.code(),
+            Self::Command(_) => COMMAND_CODE,
         }
     }
 
     /// What is said of operations with its code.
     ///
     /// # Panics
-    /// If it has several keys, which no part has.
+    /// If it is an operation on several keys, which no part is.
     #[must_use]
     pub fn row(&self) -> &'static Row {
-        Self::row_of(self.code()).expect("a part has one key")
+        Self::row_of(self.code()).expect("it can be a part")
     }
 
     /// What its result looks like where it did what it says.
@@ -82,7 +96,7 @@ impl<'a> PartOperation<'a> {
     pub fn shape(&self) -> Shape {
         match self {
             Self::Update(update) => update.shape(),
-            Self::Read(_) | Self::Check(_) => self.row().shape,
+            Self::Read(_) | Self::Check(_) | Self::Command(_) => self.row().shape,
         }
     }
 
@@ -91,7 +105,7 @@ impl<'a> PartOperation<'a> {
         let condition = match *self {
             Self::Update(update) => update.terms().condition,
             Self::Check(Check::Meets { condition, .. }) => Some(condition),
-            Self::Read(_) => None,
+            Self::Read(_) | Self::Command(_) => None,
         };
         matches!(condition, Some(Condition::Version(1..)))
     }
@@ -105,7 +119,9 @@ impl<'a> PartOperation<'a> {
         if Self::row_of(code).is_none() {
             return Err(S::no_such_operation("a part's code"));
         }
-        Ok(if Update::row_of(code).is_some() {
+        Ok(if code == COMMAND_CODE {
+            Self::Command(source.command()?)
+        } else if Update::row_of(code).is_some() {
             Self::Update(Update::build(code, source)?)
         } else if Read::row_of(code).is_some() {
             Self::Read(Read::build(code, source)?)
@@ -123,6 +139,7 @@ impl<'a> PartOperation<'a> {
             Self::Update(update) => update.check_limits(),
             Self::Read(read) => read.check_limits(),
             Self::Check(check) => check.check_limits(),
+            Self::Command(command) => command.check_limits(),
         }
     }
 
@@ -132,24 +149,47 @@ impl<'a> PartOperation<'a> {
         match self {
             Self::Update(update) => update.has_lifetime(),
             Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.row().knows_time(),
         }
     }
 
-    /// Whether it may change its key.
+    /// Whether it may change its keys.
     #[must_use]
-    pub fn changes_its_key(&self) -> bool {
-        matches!(self, Self::Update(_))
+    pub fn changes_its_keys(&self) -> bool {
+        match self {
+            Self::Update(_) => true,
+            Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.changes(),
+        }
     }
 
-    /// The operation's key.
+    /// The operation's key; of a command, which may have several, the first.
     ///
     /// # Panics
-    /// If it has several keys, which no part has.
+    /// If it has none, which no part has.
     #[must_use]
-    pub fn key(&self) -> &'a [u8] {
+    pub fn first_key(&self) -> &'a [u8] {
+        let mut first = None;
+        self.for_each_key(|key| first = first.or(Some(key)));
+        first.expect("a part has a key")
+    }
+
+    /// Calls `each` with each of its keys, in order. The same one may come twice.
+    pub fn for_each_key(&self, mut each: impl FnMut(&'a [u8])) {
+        if let Self::Command(command) = self {
+            return command.for_each_key(each);
+        }
         let mut found = OneKey(None);
         self.visit(&mut found);
-        found.0.expect("a part has one key")
+        each(found.0.expect("a part has a key"));
+    }
+
+    /// How many keys it has.
+    fn keys(&self) -> usize {
+        match self {
+            Self::Update(_) | Self::Read(_) | Self::Check(_) => 1,
+            Self::Command(command) => command.keys(),
+        }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -158,6 +198,7 @@ impl<'a> PartOperation<'a> {
             Self::Update(update) => update.encode_arguments(out),
             Self::Read(read) => read.encode_arguments(out),
             Self::Check(check) => check.encode_arguments(out),
+            Self::Command(command) => command.encode(out),
         }
     }
 
@@ -166,6 +207,7 @@ impl<'a> PartOperation<'a> {
             Self::Update(update) => update.visit(visitor),
             Self::Read(read) => read.visit(visitor),
             Self::Check(check) => check.visit(visitor),
+            Self::Command(command) => visitor.command(*command),
         }
     }
 }
@@ -187,9 +229,14 @@ impl<'a> Parts<'a> {
         if count as usize > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of parts"));
         }
-        let (bytes, mut have_lifetime) = (reader.rest(), false);
+        let (bytes, mut have_lifetime, mut keys) = (reader.rest(), false, 0);
         for _ in 0..count {
-            have_lifetime |= take_part(reader)?.operation.has_lifetime();
+            let Part { operation, .. } = take_part(reader)?;
+            have_lifetime |= operation.has_lifetime();
+            keys += operation.keys();
+        }
+        if keys > OPERATION_KEYS_MAX {
+            return Err(DecodeError::TooLarge("the number of keys"));
         }
         Ok(Self { count, have_lifetime, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
@@ -227,7 +274,7 @@ impl<'a> Parts<'a> {
     #[inline(never)]
     pub(super) fn for_each_key(&self, each: &mut dyn FnMut(TableId, &'a [u8])) {
         for part in self.iter() {
-            each(part.table, part.operation.key());
+            part.operation.for_each_key(|key| each(part.table, key));
         }
     }
 
@@ -270,12 +317,22 @@ impl<'a> Parts<'a> {
         }
         let mut changed = BTreeSet::new();
         self.iter().any(|part| {
-            let (operation, key) = (part.operation, (part.table, part.operation.key()));
-            let is_own = operation.demands_version() && changed.contains(&key);
-            if operation.changes_its_key() {
-                changed.insert(key);
+            let operation = part.operation;
+            let is_own = operation.demands_version() && changed.contains(&(part.table, operation.first_key()));
+            if operation.changes_its_keys() {
+                operation.for_each_key(|key| _ = changed.insert((part.table, key)));
             }
             is_own
+        })
+    }
+
+    /// Whether none of them may change anything, or demands something.
+    #[must_use]
+    pub fn only_read(&self) -> bool {
+        self.iter().all(|part| match part.operation {
+            PartOperation::Read(_) => true,
+            PartOperation::Command(command) => !command.changes(),
+            PartOperation::Update(_) | PartOperation::Check(_) => false,
         })
     }
 
@@ -286,6 +343,7 @@ impl<'a> Parts<'a> {
             PartOperation::Update(Update::Put { axes, .. }) => axes == Axes::NONE,
             PartOperation::Update(Update::Delete { terms, .. }) => terms == Terms::NONE,
             PartOperation::Read(Read::Exists { .. }) => true,
+            PartOperation::Command(command) => command.row().is_bounded(),
             PartOperation::Update(_) | PartOperation::Read(_) | PartOperation::Check(_) => false,
         })
     }

@@ -3,8 +3,8 @@
 use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{
-    Bounds, Check, Condition, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row,
-    ScanCursor,
+    Bounds, Check, CommandBuffer, Condition, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts,
+    PartsBuffer, Row, ScanCursor,
 };
 use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
@@ -24,6 +24,23 @@ pub struct Operation {
     pub items: Vec<(Vec<u8>, Vec<u8>, i64)>,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
+    queries: PartsBuffer,
+}
+
+/// A command on this key.
+fn command(name: &str, key: &[u8]) -> CommandBuffer {
+    let row = kasha_commands::find(name.as_bytes()).expect("a command");
+    CommandBuffer::new(row, [key]).expect("a key is all that it has")
+}
+
+/// A part of each kind that only reads, for each of these items.
+fn queries_of(items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
+    let mut parts = PartsBuffer::default();
+    for (key, ..) in items {
+        parts.push(FIRST_TABLE, &PartOperation::Read(Read::Exists { key }));
+        parts.push(FIRST_TABLE, &PartOperation::Command(command("strlen", key).as_command()));
+    }
+    parts
 }
 
 /// The table of the first part of each transaction, and the difference between its tables.
@@ -39,6 +56,7 @@ fn parts_of(version: u64, items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
         parts.push(table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(version) }));
         parts.push(table, &PartOperation::Check(Check::Meets { key, condition: Condition::Value(value) }));
         parts.push(table, &PartOperation::Update(Update::get_and_put(key, value)));
+        parts.push(table, &PartOperation::Command(command("incr", key).as_command()));
     }
     parts
 }
@@ -51,8 +69,8 @@ impl Operation {
             list
         };
         let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(list);
-        let parts = parts_of(version, &items);
-        Self { code, version, which, items, lists, parts }
+        let (parts, queries) = (parts_of(version, &items), queries_of(&items));
+        Self { code, version, which, items, lists, parts, queries }
     }
 
     pub fn update(&self) -> Update<'_> {
@@ -123,6 +141,9 @@ impl<'a> Source<'a> for &'a Operation {
     fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
         Ok(self.parts.as_parts())
     }
+    fn queries(&mut self) -> Result<Parts<'a>, &'static str> {
+        Ok(self.queries.as_parts())
+    }
 }
 
 /// The code of a transaction.
@@ -184,7 +205,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 15] = [
+pub const SHAPES: [(Shape, &str); 16] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -200,6 +221,7 @@ pub const SHAPES: [(Shape, &str); 15] = [
     (Shape::Keys, "scan"),
     (Shape::KeysAndValues, "scan-values"),
     (Shape::Parts, "transaction"),
+    (Shape::Reply, "a command as a part"),
 ];
 
 fn done(shape: Shape) -> BoxedStrategy<Outcome> {
@@ -229,8 +251,23 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
         Shape::KeysAndValues => (cursor(), any(), vec((any(), value(), value()), 0..5))
             .prop_map(|(next, in_shard, keys)| Outcome::KeysAndValues(ScannedPage { next, in_shard, keys }))
             .boxed(),
+        Shape::Reply => any::<i64>()
+            .prop_map(|number| {
+                let mut reply = Vec::new();
+                kasha_commands::ReplyWriter(&mut reply).item(kasha_commands::Item::Number(number));
+                Outcome::Reply(reply)
+            })
+            .boxed(),
         Shape::Parts => {
-            let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
+            let shapes = [
+                Shape::Version,
+                Shape::Number,
+                Shape::Length,
+                Shape::Value,
+                Shape::Replaced,
+                Shape::Flag,
+                Shape::Reply,
+            ];
             let part = Union::new(shapes.map(done));
             let failed = (any(), any())
                 .prop_map(|(index, version)| Outcome::NotCommitted(index, Box::new(Outcome::ConditionFailed(version))));

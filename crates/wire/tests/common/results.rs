@@ -37,6 +37,17 @@ fn encoded_page<T>(page: &ScannedPage<T>, parts: impl Fn(&T) -> (u64, &[u8], Opt
     out
 }
 
+fn encoded_observed(observed: &[(u64, Option<Vec<u8>>)]) -> Vec<u8> {
+    let mut out = (observed.len() as u32).to_le_bytes().to_vec();
+    for (version, value) in observed {
+        out.extend(version.to_le_bytes());
+        out.push(u8::from(value.is_some()));
+        out.extend((value.as_ref().map_or(0, Vec::len) as u32).to_le_bytes());
+        out.extend(value.iter().flatten());
+    }
+    out
+}
+
 /// Result bytes as a store writes them.
 pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
     let mut out = Vec::new();
@@ -60,19 +71,12 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
             put(done, &[&version.to_le_bytes(), &old.to_le_bytes(), value])
         }
         Outcome::Values(values) => put(done, &[&encoded_values(values)]),
-        Outcome::Observed(observed) => {
-            put(done, &[&(observed.len() as u32).to_le_bytes()]);
-            for (version, value) in observed {
-                out.extend(version.to_le_bytes());
-                out.push(u8::from(value.is_some()));
-                out.extend((value.as_ref().map_or(0, Vec::len) as u32).to_le_bytes());
-                out.extend(value.iter().flatten());
-            }
-        }
+        Outcome::Observed(observed) => put(done, &[&encoded_observed(observed)]),
         Outcome::Keys(page) => put(done, &[&encoded_page(page, |(version, key)| (*version, key, None))]),
         Outcome::KeysAndValues(page) => {
             put(done, &[&encoded_page(page, |(version, key, value)| (*version, key, Some(value)))]);
         }
+        Outcome::Reply(reply) => put(done, &[reply]),
         Outcome::Expiry(version, ends) => {
             put(done, &[&version.to_le_bytes(), &ends.map_or(0, |ends| ends.0).to_le_bytes()]);
         }
@@ -126,6 +130,7 @@ fn encoded_part(part: &Outcome) -> (u8, Vec<u8>) {
         Outcome::Value(..) | Outcome::NotFound => Shape::Value,
         Outcome::Replaced(..) | Outcome::NotReplaced(_) => Shape::Replaced,
         Outcome::Flags(_) => Shape::Flag,
+        Outcome::Reply(_) => Shape::Reply,
         _ => Shape::Version,
     };
     (shape as u8, encoded_outcome(shape, part))

@@ -77,8 +77,8 @@ pub(crate) fn proposal_of(body: &Body<'_>, shard: ShardId) -> Option<Proposal> {
     let class = if body.is_coordinated() { Class::Coordinated } else { Class::Independent };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for part in own.iter() {
-        let keys = if part.operation.changes_its_key() { &mut writes } else { &mut reads };
-        keys.push(kasha_types::key_hash(part.table, part.operation.key()));
+        let keys = if part.operation.changes_its_keys() { &mut writes } else { &mut reads };
+        part.operation.for_each_key(|key| keys.push(kasha_types::key_hash(part.table, key)));
     }
     writes.extend(body.operation_key_hash().filter(|_| !planted::is_on(Bug::PartKeyUnlocked)));
     let participants = participants.iter().map(|(shard, _)| shard).collect();

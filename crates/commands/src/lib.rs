@@ -1,0 +1,24 @@
+//! Redis' commands, as far as Kasha knows them: one row each ([`Command`]) says its name, how many arguments it takes, where its keys
+//! stand, and what Redis tells of it. `COMMAND` and its subcommands ([`describe`]), the search by name ([`find`]) and the keys of a
+//! request ([`keys`]) follow from the rows.
+//!
+//! A command answers with a [`reply`], which is the same for every protocol (**R10.4**): what a record keeps of it can be told to a
+//! connection that speaks RESP2, and again to one that speaks RESP3.
+//!
+//! Names, flags, categories and positions are those of Redis 7.0; `tests/redis-7.0.txt` has what that server says of each.
+
+mod bits;
+pub mod describe;
+mod find;
+pub mod glob;
+pub mod keys;
+pub mod later;
+pub mod reply;
+mod row;
+mod table;
+
+pub use find::{find, find_sub, find_told};
+pub use keys::{KeyFlags, KeySpec};
+pub use reply::{Item, Items, ReplyWriter};
+pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row};
+pub use table::Command;

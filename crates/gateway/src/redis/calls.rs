@@ -1,0 +1,335 @@
+//! Requests as calls of a session, and what their results are to the requests.
+//!
+//! Requests of one connection that follow one another, and whose keys are of one shard, go together as one call: a query if all only read, else a
+//! transaction. A command on keys of several shards goes alone, a part for each key, whose replies become one.
+
+use std::collections::BTreeSet;
+
+use kasha_client::session::{CallId, CallOptions, Completion, Session, TransactionParts, WhyFailed, WhyNot};
+use kasha_commands::reply::check;
+use kasha_commands::{Class, Command as Name, Item, Items, ReplyWriter, Row};
+use kasha_machine::Effects;
+use kasha_types::{ShardId, TableId, Tick, slot_of};
+use kasha_wire::operation::{Check, CommandBuffer, Condition, ItemsBuffer, PartOperation};
+use kasha_wire::outcome::each_part;
+use kasha_wire::{OutcomeCode, Read};
+
+use super::connection::Watched;
+use super::unknown::Key;
+use crate::limits::COMMAND_DEADLINE;
+
+/// Requests that go together, at most.
+pub const TOGETHER_MAX: usize = 64;
+
+/// Keys of these: as many as a witness keeps one request under.
+const TOGETHER_KEYS_MAX: usize = 16;
+
+/// Bytes of these, so that a witness keeps them.
+const TOGETHER_BYTES_MAX: usize = 1536;
+
+/// How the replies of a command's parts become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// There is no part: the front has answered.
+    Fixed(Vec<u8>),
+    /// There is one part.
+    One,
+    /// So many numbers are added.
+    Sum(u32),
+    /// So many times OK is OK.
+    Ok(u32),
+    /// So many replies are a list.
+    List(u32),
+}
+
+impl Merge {
+    fn parts(&self) -> usize {
+        match *self {
+            Self::Fixed(_) => 0,
+            Self::One => 1,
+            Self::Sum(parts) | Self::Ok(parts) | Self::List(parts) => parts as usize,
+        }
+    }
+}
+
+/// What comes back of a call.
+#[derive(Debug)]
+pub enum Expected {
+    /// A reply for each of these commands, in order.
+    Each(Vec<Merge>),
+    /// The same as one list; before them as many checks. `EXEC`.
+    Whole { checks: usize, commands: Vec<Merge> },
+    /// Versions of keys that are to be watched: of those of one shard, and then the others.
+    Versions { now: Vec<Key>, later: Vec<Vec<Key>> },
+}
+
+/// A command and what it is made of: it is refused before anything is sent, or has parts.
+pub struct Split {
+    pub parts: Vec<(ShardId, CommandBuffer)>,
+    pub merge: Merge,
+}
+
+/// Why a command cannot become a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCall {
+    /// This is its reply.
+    Refused(String),
+    /// Its keys have no owner, as far as the session knows.
+    Table,
+}
+
+/// Takes a command apart by the shards of its keys.
+pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Split, NoCall> {
+    let configuration = session.configuration().ok_or(NoCall::Table)?;
+    let owner = |key: &[u8]| configuration.owner(table, slot_of(key)).ok_or(NoCall::Table);
+    let keys: Vec<_> = kasha_commands::keys::positions(row, words.len()).map(|(at, _)| at).collect();
+    let owners = keys.iter().map(|&at| owner(words[at])).collect::<Result<Vec<ShardId>, NoCall>>()?;
+    let whole = |shard: ShardId| -> Result<Split, NoCall> {
+        let command = command_of(row, &words[1..])?;
+        Ok(Split { parts: vec![(shard, command)], merge: Merge::One })
+    };
+    let Some(&first) = owners.first() else { return Err(NoCall::Refused(format!("ERR '{}' has no keys", row.name))) };
+    if owners.iter().all(|&shard| shard == first) {
+        return whole(first);
+    }
+    let count = u32::try_from(keys.len()).expect("a limit");
+    let (each, merge, width) = match row.command {
+        Name::MSet if words.len().is_multiple_of(2) => {
+            return Err(NoCall::Refused("ERR wrong number of arguments for 'mset' command".to_owned()));
+        }
+        Name::MSet => (Name::Set, Merge::Ok(count), 2),
+        Name::MGet => (Name::Get, Merge::List(count), 1),
+        Name::Del | Name::Unlink | Name::Exists | Name::Touch => (row.command, Merge::Sum(count), 1),
+        _ => {
+            return Err(NoCall::Refused(format!(
+                "ERR the keys of '{}' are of several shards; give them a common {{tag}} (K0301)",
+                row.name
+            )));
+        }
+    };
+    let parts =
+        keys.iter().zip(owners).map(|(&at, shard)| Ok((shard, command_of(each.row(), &words[at..at + width])?)));
+    Ok(Split { parts: parts.collect::<Result<_, NoCall>>()?, merge })
+}
+
+fn command_of(row: &'static Row, words: &[&[u8]]) -> Result<CommandBuffer, NoCall> {
+    CommandBuffer::new(row, words.iter().copied()).ok_or_else(|| {
+        NoCall::Refused(format!(
+            "ERR '{}' has a key that is too long (K0303), or too many keys (K0305); split it",
+            row.name
+        ))
+    })
+}
+
+/// Commands that are put together.
+#[derive(Default)]
+pub struct Together {
+    parts: TransactionParts,
+    merges: Vec<Merge>,
+    shards: BTreeSet<ShardId>,
+    changes: bool,
+    keys: Vec<Key>,
+    bytes: usize,
+}
+
+impl Together {
+    /// Whether the command can go with those that are there.
+    pub fn takes(&self, split: &Split) -> bool {
+        let [(shard, command)] = &split.parts[..] else { return false };
+        let (keys, bytes) = (self.keys.len() + command.as_command().keys(), self.bytes + command.bytes());
+        let is_small = keys <= TOGETHER_KEYS_MAX && bytes <= TOGETHER_BYTES_MAX && self.merges.len() < TOGETHER_MAX;
+        is_small && self.shards.len() == 1 && self.shards.contains(shard)
+    }
+
+    pub fn push(&mut self, table: TableId, split: &Split) {
+        for (shard, command) in &split.parts {
+            let command = command.as_command();
+            self.shards.insert(*shard);
+            self.changes |= matches!(command.row().class, Class::Changes(_));
+            self.bytes += command.bytes();
+            command.for_each_key(|key| self.keys.push((table, key.to_vec())));
+            self.parts.push(table, &PartOperation::Command(command));
+        }
+        self.merges.push(split.merge.clone());
+    }
+
+    /// One that the front has answered.
+    pub fn push_answered(&mut self, reply: Vec<u8>) {
+        self.merges.push(Merge::Fixed(reply));
+    }
+
+    /// A demand on a watched key.
+    pub fn check(&mut self, watched: &Watched) {
+        let Watched { table, key, version } = watched;
+        self.changes = true;
+        self.parts.push(*table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(*version) }));
+    }
+
+    /// Whether nothing has to be asked.
+    pub fn is_answered(&self) -> bool {
+        self.shards.is_empty() && !self.changes
+    }
+
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    pub fn into_merges(self) -> Vec<Merge> {
+        self.merges
+    }
+
+    /// Makes the call. What only reads keys of one shard is a query; of several, it is a transaction, as what changes something.
+    pub fn call(self, now: Tick, session: &mut Session, out: &mut Effects) -> Result<Called, WhyNot> {
+        let deadline = Some(now.after(COMMAND_DEADLINE));
+        let is_query = !self.changes && self.shards.len() == 1;
+        let call = match is_query {
+            false => {
+                let (table, operation) = self.parts.operation();
+                let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
+                session.update_encoded(now, table, &operation?, &options, out)
+            }
+            true => {
+                let (table, operation) = self.parts.query();
+                session.read_encoded(now, table, &operation?, deadline, out)
+            }
+        };
+        let keys = if is_query { Vec::new() } else { self.keys };
+        Ok(Called { call, merges: self.merges, keys })
+    }
+}
+
+/// A call that was made.
+pub struct Called {
+    pub call: CallId,
+    pub merges: Vec<Merge>,
+    /// The keys of what may change something.
+    pub keys: Vec<Key>,
+}
+
+/// Looks at keys of one shard that are to be watched.
+pub fn look_at(now: Tick, keys: &[Key], session: &mut Session, out: &mut Effects) -> CallId {
+    let items = ItemsBuffer::keys(keys.iter().map(|(_, key)| &key[..]));
+    let read = Read::Observe { keys: items.as_items() };
+    session.read(now, keys[0].0, &read, Some(now.after(COMMAND_DEADLINE)), out)
+}
+
+/// What a completed call is to what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The replies.
+    Replies(Vec<u8>),
+    /// Together they did nothing and never will: one at a time they may.
+    NotTogether,
+}
+
+/// The replies that a completed call is to what was asked for. `answers`: of each request whether it is answered.
+pub fn replies(completion: &Completion, expected: &Expected, answers: &[bool]) -> Ended {
+    let mut bytes = Vec::new();
+    let out = &mut ReplyWriter(&mut bytes);
+    let (result, failure) = match completion {
+        Completion::Executed { result, .. } | Completion::Read { result } => (&result[..], None),
+        failed => (&[][..], Some(failure(failed))),
+    };
+    let is_done = result.first() == Some(&(OutcomeCode::Done as u8));
+    let error = match (failure, is_done, expected) {
+        (None, true, _) => None,
+        (None, false, Expected::Whole { checks, .. }) if fails_a_check(result, *checks) => {
+            out.item(Item::NoList);
+            return Ended::Replies(if answers == [true] { bytes } else { Vec::new() });
+        }
+        (None, false, _) => Some(("ERR the request or its result is too large; split it (K0307)".to_owned(), true)),
+        (Some(failed), _, _) => Some(failed),
+    };
+    if let Some((text, never_together)) = error {
+        if never_together && answers.len() > 1 {
+            return Ended::NotTogether;
+        }
+        answers.iter().filter(|&&is_answered| is_answered).for_each(|_| out.item(Item::Error(&text)));
+        return Ended::Replies(bytes);
+    }
+    let mut parts = each_part(result);
+    match expected {
+        Expected::Each(commands) => {
+            for (merge, &is_answered) in commands.iter().zip(answers) {
+                let end = out.0.len();
+                merged(&mut parts, merge, out);
+                if !is_answered {
+                    out.0.truncate(end);
+                }
+            }
+        }
+        _ if answers != [true] => {}
+        Expected::Whole { checks, commands } => {
+            out.item(Item::List(u32::try_from(commands.len()).expect("a limit")));
+            let mut parts = parts.skip(*checks);
+            commands.iter().for_each(|merge| merged(&mut parts, merge, out));
+        }
+        Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
+        Expected::Versions { .. } => {}
+    }
+    Ended::Replies(bytes)
+}
+
+/// Whether the part that failed is one of the first ones, which are the demands on watched keys.
+fn fails_a_check(result: &[u8], checks: usize) -> bool {
+    match result {
+        [code, index @ ..] if *code == OutcomeCode::NotCommitted as u8 => {
+            index.first_chunk().is_some_and(|index| (u32::from_le_bytes(*index) as usize) < checks)
+        }
+        _ => false,
+    }
+}
+
+/// Writes the reply of one command, out of those of its parts.
+///
+/// What a node has said is looked at before it is told: who sends half a reply makes an error, and no other connection suffers.
+fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &mut ReplyWriter<'_>) {
+    let replies: Vec<&[u8]> = parts.take(merge.parts()).collect();
+    if replies.len() < merge.parts() || replies.iter().any(|reply| check(reply).is_err()) {
+        return out
+            .item(Item::Error("ERR the server's result cannot be read; run the same version of Kasha everywhere"));
+    }
+    match merge {
+        Merge::Fixed(reply) => out.0.extend_from_slice(reply),
+        Merge::One => out.0.extend_from_slice(replies[0]),
+        Merge::Sum(_) => {
+            let number = |reply: &&[u8]| match Items::of(reply).next() {
+                Some(Ok(Item::Number(number))) => number,
+                _ => 0,
+            };
+            out.item(Item::Number(replies.iter().map(number).sum()));
+        }
+        Merge::Ok(_) => match replies.iter().find(|reply| Items::of(reply).next() != Some(Ok(Item::Ok))) {
+            Some(error) => out.0.extend_from_slice(error),
+            None => out.item(Item::Ok),
+        },
+        Merge::List(count) => {
+            out.item(Item::List(*count));
+            replies.iter().for_each(|reply| out.0.extend_from_slice(reply));
+        }
+    }
+}
+
+/// The reply to what has no result (R10.2): `TRYAGAIN` and `OOM` were certainly not executed, `UNKNOWN` may have been. And whether it never can be as
+/// it is.
+fn failure(completion: &Completion) -> (String, bool) {
+    match completion {
+        Completion::NotExecuted(WhyNot::OutOfMemory) => {
+            ("OOM command not allowed when used memory > 'maxmemory'. (K0312)".to_owned(), true)
+        }
+        Completion::NotExecuted(
+            why @ (WhyNot::Conflict
+            | WhyNot::Overloaded
+            | WhyNot::DeadlineBeforeSend(_)
+            | WhyNot::DeadlineCancelled
+            | WhyNot::Cancelled),
+        ) => (format!("TRYAGAIN {why}"), false),
+        Completion::NotExecuted(why) => (format!("ERR {why}"), true),
+        Completion::Unknown(why) => (format!("UNKNOWN {why}"), false),
+        Completion::ReadFailed(why @ (WhyFailed::NotPossible(_) | WhyFailed::Refused(_))) => {
+            (format!("ERR {why}"), true)
+        }
+        Completion::ReadFailed(why) => (format!("TRYAGAIN {why}"), false),
+        other => (format!("ERR a call of another kind ended: {other:?}"), false),
+    }
+}

@@ -1,0 +1,201 @@
+//! What a front keeps of one connection.
+
+use std::collections::VecDeque;
+
+use kasha_client::session::CallId;
+use kasha_types::{TableId, Tick};
+
+use super::calls::Expected;
+use super::unknown::Key;
+use crate::limits::REQUEST_COST;
+use crate::resp::Protocol;
+
+/// The databases that `SELECT` knows.
+pub const DATABASES: u8 = 16;
+
+/// Whether a connection is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replies {
+    /// It is.
+    #[default]
+    On,
+    /// Only `CLIENT REPLY ON` is.
+    Off,
+    /// The next request is not.
+    SkipNext,
+    /// The request that runs is not.
+    Skip,
+}
+
+/// A key whose changes keep `EXEC` from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    pub table: TableId,
+    pub key: Vec<u8>,
+    /// Its version when it was looked at; 0: it had no value.
+    pub version: u64,
+}
+
+/// Commands since `MULTI`.
+#[derive(Debug, Default)]
+pub struct Queued {
+    pub requests: Vec<Vec<u8>>,
+    pub bytes: usize,
+    /// One of them was refused: `EXEC` runs none.
+    pub is_spoiled: bool,
+}
+
+/// Whether more requests are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hearing {
+    #[default]
+    Open,
+    /// None are; the connection ends behind the replies to those that were, and behind this one.
+    UntilAnswered(Option<String>),
+    /// None are, and everything is said.
+    Over,
+}
+
+/// A call that a connection waits for.
+#[derive(Debug)]
+pub struct Outstanding {
+    pub call: CallId,
+    pub expected: Expected,
+    /// Of each request that goes together with others: whether it is answered (`CLIENT REPLY`).
+    pub answers: Vec<bool>,
+    /// Those requests, if there are several: what keeps them from running together may not keep each from running.
+    pub requests: Vec<Waiting>,
+    /// The keys of what may change something.
+    pub keys: Vec<Key>,
+}
+
+/// What keeps a connection's first request from beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// The table of this database is looked for.
+    Table(u8),
+    /// The outcome of a call of this connection, or on its keys, is not known (R10.18).
+    Unknown,
+}
+
+/// What a client says of itself.
+#[derive(Debug, Default)]
+pub struct About {
+    pub name: Vec<u8>,
+    pub library: Vec<u8>,
+    pub library_version: Vec<u8>,
+}
+
+/// One connection.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// Its number, as `CLIENT ID` tells it.
+    pub id: u64,
+    pub protocol: Protocol,
+    pub database: u8,
+    pub about: About,
+    pub replies: Replies,
+    pub queued: Option<Queued>,
+    pub watched: Vec<Watched>,
+    /// A key that was to be watched could not be looked at: `EXEC` runs nothing.
+    pub is_unwatched: bool,
+    pub outstanding: Option<Outstanding>,
+    pub blocked: Option<Blocked>,
+    /// Requests that wait for earlier ones.
+    pub requests: VecDeque<Waiting>,
+    /// Their cost.
+    pub bytes: usize,
+    /// So many of them go alone: together they could not run.
+    pub alone: usize,
+    pub hearing: Hearing,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub struct Waiting {
+    pub bytes: Vec<u8>,
+    /// It was too long, so that these are only its first words.
+    pub is_cut: bool,
+    /// When it came.
+    pub since: Tick,
+    /// Whether it is answered, if it has begun before.
+    pub is_answered: Option<bool>,
+}
+
+impl Waiting {
+    pub fn cost(&self) -> usize {
+        self.bytes.len() + REQUEST_COST
+    }
+}
+
+impl Connection {
+    pub fn new(id: u64) -> Self {
+        Self { id, ..Self::default() }
+    }
+
+    /// What it was when it began, with the number that it has (`RESET`).
+    pub fn reset(&mut self) {
+        self.protocol = Protocol::default();
+        self.database = 0;
+        self.about.name.clear();
+        self.replies = Replies::On;
+        self.queued = None;
+        self.forget_watched();
+    }
+
+    /// A request since `MULTI` was refused.
+    pub fn spoil(&mut self) {
+        if let Some(queued) = &mut self.queued {
+            queued.is_spoiled = true;
+        }
+    }
+
+    /// Its first request was refused before it began. If that was `EXEC`, the transaction is over.
+    pub fn forget_multi_if_exec(&mut self, request: &Waiting) {
+        let mut words = kasha_wire::requests::Request::of_kept(&request.bytes).words();
+        if words.next().is_some_and(|name| name.eq_ignore_ascii_case(b"exec")) {
+            self.queued = None;
+            self.forget_watched();
+        }
+    }
+
+    pub fn forget_watched(&mut self) {
+        self.watched.clear();
+        self.is_unwatched = false;
+    }
+
+    pub fn push_back(&mut self, request: Waiting) {
+        self.bytes += request.cost();
+        self.requests.push_back(request);
+    }
+
+    /// It begins anew later.
+    pub fn push_front(&mut self, request: Waiting) {
+        self.bytes += request.cost();
+        self.requests.push_front(request);
+    }
+
+    /// Takes the first request that waits.
+    pub fn take_request(&mut self) -> Option<Waiting> {
+        let request = self.requests.pop_front()?;
+        self.bytes -= request.cost();
+        self.alone = self.alone.saturating_sub(1);
+        Some(request)
+    }
+
+    pub fn forget_requests(&mut self) {
+        self.requests.clear();
+        self.bytes = 0;
+    }
+
+    /// Whether a request is answered. Asked once for each, in their order: what `CLIENT REPLY` said counts for the next one.
+    pub fn is_answered(&mut self) -> bool {
+        let now = self.replies;
+        self.replies = match now {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip | Replies::On => Replies::On,
+            Replies::Off => Replies::Off,
+        };
+        now == Replies::On
+    }
+}

@@ -1,0 +1,207 @@
+//! Random commands: mostly right ones, on few keys, so that they meet; now and then with a word too many, or one that means nothing.
+
+use kasha_commands::{Class, Command, Row};
+use kasha_machine::Rng;
+
+const KEYS: u64 = 12;
+
+/// What stands in a word's place.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Key,
+    Value,
+    Number,
+    /// A number of seconds or milliseconds in which nothing ends while a stream runs, or a bad one.
+    Time,
+    Offset,
+    Bit,
+    BitOffset,
+    Field,
+    Text(&'static str),
+}
+
+use Word::{Bit, BitOffset, Field, Key, Number, Offset, Text, Time, Value};
+
+/// What a command's words are: those that it has in any case, those that come in groups any number of times, and options.
+struct Form {
+    words: &'static [Word],
+    again: &'static [Word],
+    options: &'static [&'static [Word]],
+}
+
+const fn form(words: &'static [Word]) -> Form {
+    Form { words, again: &[], options: &[] }
+}
+
+const fn again(words: &'static [Word], again: &'static [Word]) -> Form {
+    Form { words, again, options: &[] }
+}
+
+const fn options(words: &'static [Word], options: &'static [&'static [Word]]) -> Form {
+    Form { words, again: &[], options }
+}
+
+const IF: &[&[Word]] = &[&[Text("NX")], &[Text("XX")], &[Text("gt")], &[Text("LT")]];
+const ENDS: &[&[Word]] =
+    &[&[Text("EX"), Time], &[Text("px"), Time], &[Text("NX")], &[Text("xx")], &[Text("GET")], &[Text("KEEPTTL")]];
+
+/// The form of a command that a shard executes. Nothing: it is not drawn, since the two tell other things.
+fn form_of(command: Command) -> Option<Form> {
+    Some(match command {
+        Command::Append => form(&[Key, Value]),
+        Command::BitCount => {
+            options(&[Key], &[&[Number, Number], &[Number, Number, Text("bit")], &[Number, Number, Text("BYTE")]])
+        }
+        Command::BitField => again(&[Key], &[Field]),
+        Command::BitFieldRo => again(&[Key], &[Field]),
+        Command::BitOp => options(
+            &[],
+            &[
+                &[Text("AND"), Key, Key, Key],
+                &[Text("or"), Key, Key, Key, Key],
+                &[Text("XOR"), Key, Key, Key],
+                &[Text("NOT"), Key, Key],
+            ],
+        ),
+        Command::BitPos => options(&[Key, Bit], &[&[Number], &[Number, Number], &[Number, Number, Text("BIT")]]),
+        Command::Copy => options(&[Key, Key], &[&[Text("REPLACE")]]),
+        Command::Decr
+        | Command::Incr
+        | Command::StrLen
+        | Command::Get
+        | Command::GetDel
+        | Command::Persist
+        | Command::Type => form(&[Key]),
+        Command::Ttl => form(&[Key]),
+        Command::DecrBy | Command::IncrBy => form(&[Key, Number]),
+        Command::Del | Command::Exists | Command::MGet | Command::Touch | Command::Unlink => again(&[Key], &[Key]),
+        Command::Expire => options(&[Key, Time], IF),
+        Command::PExpire => options(&[Key, Time], IF),
+        Command::GetBit => form(&[Key, BitOffset]),
+        Command::GetEx => options(&[Key], &[&[Text("EX"), Time], &[Text("PX"), Time], &[Text("PERSIST")]]),
+        Command::GetRange | Command::SubStr => form(&[Key, Number, Number]),
+        Command::GetSet | Command::SetNx => form(&[Key, Value]),
+        Command::Lcs => options(
+            &[Key, Key],
+            &[
+                &[Text("LEN")],
+                &[Text("IDX")],
+                &[Text("IDX"), Text("WITHMATCHLEN")],
+                &[Text("IDX"), Text("MINMATCHLEN"), Number],
+            ],
+        ),
+        Command::MSet | Command::MSetNx => again(&[Key, Value], &[Key, Value]),
+        Command::PSetEx | Command::SetEx => form(&[Key, Time, Value]),
+        Command::Rename | Command::RenameNx => form(&[Key, Key]),
+        Command::Set => options(&[Key, Value], ENDS),
+        Command::SetBit => form(&[Key, BitOffset, Bit]),
+        Command::SetRange => form(&[Key, Offset, Value]),
+        _ => return None,
+    })
+}
+
+/// Draws commands.
+pub struct Drawer {
+    rng: Rng,
+    drawn: Vec<&'static Row>,
+}
+
+impl Drawer {
+    pub fn new(rng: Rng) -> Self {
+        let is_drawn =
+            |row: &&Row| !matches!(row.class, Class::Local | Class::Composed) && form_of(row.command).is_some();
+        Self { rng, drawn: Command::ALL.iter().filter(is_drawn).collect() }
+    }
+
+    /// The words of a request.
+    pub fn request(&mut self) -> Vec<Vec<u8>> {
+        let row = *self.rng.pick(&self.drawn);
+        let form = form_of(row.command).expect("chosen above");
+        let mut words: Vec<Vec<u8>> = row.name.split('|').map(|part| self.in_some_case(part)).collect();
+        for &word in form.words {
+            self.push(word, &mut words);
+        }
+        while !form.again.is_empty() && self.rng.chance(1, 2) {
+            for &word in form.again {
+                self.push(word, &mut words);
+            }
+        }
+        let most = if form.words.is_empty() { 1 } else { self.rng.below(3) };
+        for _ in 0..most {
+            if !form.options.is_empty() {
+                let option = *self.rng.pick(form.options);
+                option.iter().for_each(|&word| self.push(word, &mut words));
+            }
+        }
+        match self.rng.below(100) {
+            0 => words.push(b"what".to_vec()),
+            1 if words.len() > 1 => _ = words.pop(),
+            2 if words.len() > 2 => {
+                let at = usize::try_from(self.rng.between(2, words.len() as u64 - 1)).expect("few");
+                words[at] = b"nonsense".to_vec();
+            }
+            _ => {}
+        }
+        words
+    }
+
+    fn in_some_case(&mut self, word: &str) -> Vec<u8> {
+        if self.rng.chance(1, 4) { word.to_ascii_uppercase().into_bytes() } else { word.as_bytes().to_vec() }
+    }
+
+    fn push(&mut self, word: Word, words: &mut Vec<Vec<u8>>) {
+        let drawn = match word {
+            Key => format!("k{}", self.rng.below(KEYS)).into_bytes(),
+            Value => self.value(),
+            Number => self.number(),
+            Time => self.time(),
+            Offset => self.rng.below(40).to_string().into_bytes(),
+            Bit => self.rng.pick(&["0", "1", "1", "2"]).as_bytes().to_vec(),
+            BitOffset => self.rng.below(100).to_string().into_bytes(),
+            Field => return self.field(words),
+            Text(text) => self.in_some_case(text),
+        };
+        words.push(drawn);
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.rng.below(8) {
+            0..3 => self.number(),
+            3 => Vec::new(),
+            4 => b"abcabcab".to_vec(),
+            5 => (0..self.rng.below(20)).map(|_| self.rng.below(256) as u8).collect(),
+            _ => (0..self.rng.below(60)).map(|_| b'a' + self.rng.below(4) as u8).collect(),
+        }
+    }
+
+    fn number(&mut self) -> Vec<u8> {
+        let odd = ["9223372036854775807", "-9223372036854775808", "007", "+1", "1.5", "", " 1", "-0", "1e3"];
+        match self.rng.below(20) {
+            0 => self.rng.pick(&odd).as_bytes().to_vec(),
+            _ => (self.rng.below(40) as i64 - 20).to_string().into_bytes(),
+        }
+    }
+
+    fn time(&mut self) -> Vec<u8> {
+        match self.rng.below(12) {
+            0 => self.rng.pick(&["0", "-1", "9223372036854775807", "x"]).as_bytes().to_vec(),
+            _ => (1_000_000 * self.rng.between(1, 50)).to_string().into_bytes(),
+        }
+    }
+
+    fn field(&mut self, words: &mut Vec<Vec<u8>>) {
+        let kinds = ["u8", "i8", "u1", "i5", "u63", "i64", "i16", "u64", "i0", "x8"];
+        let kind = self.rng.pick(&kinds).as_bytes().to_vec();
+        let hash = if self.rng.chance(1, 3) { "#" } else { "" };
+        let offset = format!("{hash}{}", self.rng.below(60)).into_bytes();
+        match self.rng.below(5) {
+            0 => {
+                words.push(b"OVERFLOW".to_vec());
+                words.push(self.rng.pick(&["WRAP", "sat", "FAIL", "x"]).as_bytes().to_vec());
+            }
+            1 | 2 => words.extend([b"get".to_vec(), kind, offset]),
+            3 => words.extend([b"SET".to_vec(), kind, offset, self.number()]),
+            _ => words.extend([b"INCRBY".to_vec(), kind, offset, self.number()]),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Random streams of commands to Kasha, through a proxy, and to Redis: the replies must be equal, but for the differences that are named here, each
+//! with its reason. `cargo xtask redis-oracle`.
+
+// A program: threads and the clock are its business.
+#![allow(clippy::disallowed_methods)]
+
+mod draw;
+mod link;
+mod reply;
+mod servers;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use kasha_machine::Rng;
+
+use draw::Drawer;
+use link::Link;
+use reply::{Reply, shown};
+
+#[derive(Parser)]
+struct Arguments {
+    /// The program to judge.
+    #[arg(long)]
+    kasha: PathBuf,
+    /// Where the servers write.
+    #[arg(long)]
+    folder: PathBuf,
+    /// How long streams are drawn.
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
+    /// The seed of the first stream.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Requests of one stream.
+const STREAM: usize = 400;
+
+/// Requests that are sent in one piece, at most.
+const PIPELINE: u64 = 16;
+
+/// Whether a difference of the replies to a request has a reason.
+fn is_named(words: &[Vec<u8>], kasha: &Reply, redis: &Reply) -> bool {
+    let is_error = |reply: &Reply, begin: &str| matches!(reply, Reply::Error(text) if text.starts_with(begin));
+    // A database of Redis is not a place to copy to: SELECT chooses it (docs/redis.md).
+    let copies_away =
+        words[0].eq_ignore_ascii_case(b"copy") && words.iter().any(|word| word.eq_ignore_ascii_case(b"db"));
+    // A second may have ended between the two.
+    let is_near = matches!((kasha, redis), (Reply::Number(ours), Reply::Number(theirs)) if ours.abs_diff(*theirs) <= 1)
+        && words[0].eq_ignore_ascii_case(b"ttl");
+    is_near || copies_away && is_error(kasha, "ERR")
+        // The strings of the two have other limits.
+        || is_error(kasha, "ERR string exceeds maximum allowed size") && !is_error(redis, "ERR")
+}
+
+/// Runs one stream. Returns how many replies were compared.
+fn run(seed: u64, kasha: &mut Link, redis: &mut Link) -> Result<u64> {
+    let mut rng = Rng::new(seed);
+    let mut drawer = Drawer::new(rng.fork());
+    let flush: Vec<Vec<u8>> = (0..12).map(|key| format!("k{key}").into_bytes()).collect();
+    let flush = [vec![b"del".to_vec()], flush].concat();
+    kasha.ask(&flush)?;
+    redis.ask(&flush)?;
+    let (mut asked, mut compared) = (Vec::new(), 0);
+    while asked.len() < STREAM {
+        let count = rng.between(1, PIPELINE);
+        let mut requests: Vec<_> = (0..count).map(|_| drawer.request()).collect();
+        if rng.chance(1, 6) {
+            requests.insert(0, vec![b"MULTI".to_vec()]);
+            requests.push(vec![rng.pick(&[b"EXEC".to_vec(), b"discard".to_vec()]).clone()]);
+        }
+        kasha.send(&requests)?;
+        redis.send(&requests)?;
+        for words in requests {
+            let (ours, theirs) = (kasha.hear()?, redis.hear()?);
+            compared += 1;
+            if ours != theirs && !is_named(&words, &ours, &theirs) {
+                let before: Vec<_> = asked.iter().rev().take(30).rev().map(|words: &Vec<_>| shown(words)).collect();
+                bail!(
+                    "stream {seed}, request {compared}: {}\n  kasha: {ours:?}\n  redis: {theirs:?}\nbefore:\n  {}",
+                    shown(&words),
+                    before.join("\n  ")
+                );
+            }
+            asked.push(words);
+        }
+    }
+    Ok(compared)
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    std::fs::create_dir_all(&arguments.folder)?;
+    let redis = servers::redis(&arguments.folder)?;
+    let (kasha, mut cluster) = servers::kasha(&arguments.kasha, &arguments.folder)?;
+    let until = Instant::now() + Duration::from_secs(60 * arguments.minutes);
+    let (mut compared, mut seed, mut differences) = (0, arguments.seed, 0);
+    while Instant::now() < until && differences < 20 {
+        let (mut ours, mut theirs) = (Link::connect(&kasha.address)?, Link::connect(&redis.address)?);
+        match run(seed, &mut ours, &mut theirs) {
+            Ok(replies) => compared += replies,
+            Err(why) => {
+                differences += 1;
+                println!("{why:#}\n");
+            }
+        }
+        seed += 1;
+    }
+    let _ = cluster.kill();
+    let _ = cluster.wait();
+    println!("{compared} replies were equal, of {} streams; {differences} differed", seed - arguments.seed);
+    if differences > 0 { bail!("Kasha and Redis tell different things") } else { Ok(()) }
+}

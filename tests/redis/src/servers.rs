@@ -1,0 +1,82 @@
+//! The two servers.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::link::Link;
+
+/// A process that ends with this value.
+pub struct Server {
+    child: Child,
+    pub address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn start(mut command: Command, address: String, log: &Path) -> Result<Server> {
+    let log = std::fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn();
+    let name = command.get_program().to_string_lossy().into_owned();
+    let server = Server { child: child.with_context(|| format!("cannot start {name}; is it installed?"))?, address };
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Ok(mut link) = Link::connect(&server.address)
+            && link
+                .ask(&[b"set".to_vec(), b"is-there".to_vec(), b"1".to_vec()])
+                .is_ok_and(|reply| format!("{reply:?}") == "+OK")
+        {
+            return Ok(server);
+        }
+        if Instant::now() > until {
+            bail!("{name} does not serve at {}", server.address);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The distribution's own server, which keeps nothing on disk.
+pub fn redis(folder: &Path) -> Result<Server> {
+    let port = free_port()?;
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+    command.args(["--dir", &folder.display().to_string()]);
+    start(command, format!("127.0.0.1:{port}"), &folder.join("redis.log"))
+}
+
+/// A cluster of one process, and a proxy to it.
+pub fn kasha(program: &Path, folder: &Path) -> Result<(Server, Child)> {
+    let (base, port) = (free_port()?, free_port()?);
+    let mut command = Command::new(program);
+    // One shard: as a database of Redis, where every command may name any keys.
+    command.args([
+        "start",
+        "--shards",
+        "1",
+        "--data",
+        &folder.join("data").display().to_string(),
+        "--port",
+        &base.to_string(),
+    ]);
+    let log = std::fs::File::create(folder.join("kasha.log"))?;
+    let cluster =
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().context("cannot start kasha")?;
+    let mut command = Command::new(program);
+    command.args(["proxy", "--address", &format!("127.0.0.1:{}", base + 1), "--redis", &format!("127.0.0.1:{port}")]);
+    let proxy = start(command, format!("127.0.0.1:{port}"), &folder.join("proxy.log"))?;
+    Ok((proxy, cluster))
+}
