@@ -156,7 +156,7 @@ impl Doing<'_> {
                 return self.reply(Item::Error(&text));
             }
         };
-        if let Some(begun) = multi::begin(self, (conn, connection), (row, &words), request.is_answered) {
+        if let Some(begun) = multi::begin(self, (conn, connection), (row, &words), request) {
             return begun;
         }
         match row.class {

@@ -10,7 +10,7 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, Together};
-use super::connection::{Blocked, Connection, Outstanding, Queued, Watched};
+use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
 use super::unknown::Key;
 use super::{Begun, Doing, local};
 
@@ -26,8 +26,9 @@ pub(super) fn begin(
     doing: &mut Doing<'_>,
     (conn, connection): (ConnId, &mut Connection),
     (row, words): Given<'_>,
-    is_answered: Option<bool>,
+    request: &Waiting,
 ) -> Option<Begun> {
+    let is_answered = request.is_answered;
     let in_multi = connection.queued.is_some();
     Some(match row.command {
         Name::Multi if in_multi => doing.reply(Item::Error("ERR MULTI calls can not be nested")),
@@ -50,12 +51,12 @@ pub(super) fn begin(
             doing.reply(Item::Ok)
         }
         Name::Quit | Name::Reset => return None,
-        _ if in_multi => queue(doing, connection, (row, words)),
+        _ if in_multi => queue(doing, connection, (row, words), &request.bytes),
         _ => return None,
     })
 }
 
-fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given<'_>) -> Begun {
+fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given<'_>, request: &[u8]) -> Begun {
     let queued = connection.queued.as_mut().expect("the caller looked");
     let is_alone = Name::ALL.iter().any(|other| other.container().is_some_and(|(of, _)| of == row.name));
     let refusal = match row.class {
@@ -76,20 +77,9 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         queued.is_spoiled = true;
         return doing.reply(Item::Error(&text));
     }
-    let request = encode(words);
     queued.bytes += request.len();
-    queued.requests.push(request);
+    queued.requests.push(request.to_vec());
     doing.reply(Item::Word("QUEUED"))
-}
-
-fn encode(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 /// **R10.6** All commands are one operation. Watched keys are checked before them.
