@@ -63,6 +63,8 @@ pub struct RedisFront {
     bytes: usize,
     /// Connections that there have been.
     count: u64,
+    /// No more requests are taken.
+    is_ending: bool,
     /// A reply while it is written, in the form without a protocol.
     scratch: Vec<u8>,
 }
@@ -240,6 +242,7 @@ impl RedisFront {
     /// No more requests are taken, those that wait are forgotten, and each connection ends behind what it is told of those that were sent
     /// (R10.5).
     pub fn begin_end(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        self.is_ending = true;
         let conns: Vec<_> = self.connections.keys().copied().collect();
         for conn in conns {
             let connection = self.connections.get_mut(&conn).expect("listed above");
@@ -443,6 +446,9 @@ impl Front<Session> for RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
+        if self.is_ending {
+            return self.end(now, from, None, session, out);
+        }
         let is_full = self.bytes >= WAITING_BYTES_TOTAL_MAX;
         let connection = self.connection(from);
         if connection.hearing != Hearing::Open {

@@ -169,6 +169,18 @@ fn r10_5_a_connection_that_ends_leaves_nothing_behind() {
     assert_eq!(world.front.front().connections(), 0);
 }
 
+#[test]
+fn r10_5_a_front_that_ends_takes_nothing_more_and_closes_behind_what_was_sent() {
+    let mut world = World::new();
+    world.send(A, b"PING\r\nSET k v\r\nPING\r\n");
+    let (front, session) = world.front.parts_mut();
+    front.begin_end(world.now, session, &mut world.effects);
+    world.end_turn();
+    assert!(world.front.front().is_idle() && world.closed == [A], "nothing of it had been sent");
+    world.send(B, b"PING\r\n");
+    assert_eq!((&world.said_to(A)[..], &world.said_to(B)[..], &world.closed[..]), ("+PONG\r\n", "", &[A, B][..]));
+}
+
 fn word() -> impl Strategy<Value = Vec<u8>> {
     const KNOWN: [&str; 16] = [
         "get", "set", "multi", "exec", "watch", "client", "reply", "off", "skip", "on", "mset", "hello", "3", "config",
