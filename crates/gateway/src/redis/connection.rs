@@ -56,17 +56,20 @@ pub enum Hearing {
     Over,
 }
 
-/// A call that a connection waits for.
+/// What a connection waits for.
 #[derive(Debug)]
-pub struct Outstanding {
-    pub call: CallId,
-    pub expected: Expected,
-    /// Of each request that goes together with others: whether it is answered (`CLIENT REPLY`).
-    pub answers: Vec<bool>,
-    /// Those requests, if there are several: what keeps them from running together may not keep each from running.
-    pub requests: Vec<Waiting>,
-    /// The keys of what may change something.
-    pub keys: Vec<Key>,
+pub enum Outstanding {
+    /// A call of its own.
+    Call {
+        call: CallId,
+        expected: Expected,
+        /// Whether it is answered (`CLIENT REPLY`).
+        is_answered: bool,
+        /// The keys of what may change something.
+        keys: Vec<Key>,
+    },
+    /// These requests are a share of a call, or will be one when the turn ends.
+    Gathered(VecDeque<Waiting>),
 }
 
 /// What keeps a connection's first request from beginning.
@@ -105,8 +108,6 @@ pub struct Connection {
     pub requests: VecDeque<Waiting>,
     /// Their cost.
     pub bytes: usize,
-    /// So many of them go alone: together they could not run.
-    pub alone: usize,
     pub hearing: Hearing,
 }
 
@@ -120,6 +121,8 @@ pub struct Waiting {
     pub since: Tick,
     /// Whether it is answered, if it has begun before.
     pub is_answered: Option<bool>,
+    /// It would have had to wait, or together with others it could not run.
+    pub goes_alone: bool,
 }
 
 impl Waiting {
@@ -179,7 +182,6 @@ impl Connection {
     pub fn take_request(&mut self) -> Option<Waiting> {
         let request = self.requests.pop_front()?;
         self.bytes -= request.cost();
-        self.alone = self.alone.saturating_sub(1);
         Some(request)
     }
 
