@@ -56,9 +56,27 @@ enum Owner {
     Table(u8),
 }
 
+/// The options of a front.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// What `AUTH` asks for (`requirepass`). `None`: nothing, and whoever reaches the port may do everything.
+    pub password: Option<String>,
+    /// The port that it serves, as `CONFIG` and `INFO` tell it; 0: none.
+    pub port: u16,
+    /// The connections that it may have, as `CONFIG` and `INFO` tell: the shell refuses more.
+    pub clients_max: usize,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { password: None, port: 0, clients_max: 10_000 }
+    }
+}
+
 /// The front.
 #[derive(Debug, Default)]
 pub struct RedisFront {
+    options: RedisOptions,
     connections: BTreeMap<ConnId, Connection>,
     calls: BTreeMap<CallId, Owner>,
     gathered: Gathered,
@@ -82,6 +100,8 @@ pub struct RedisFront {
 struct Doing<'d> {
     now: Tick,
     session: &'d mut Session,
+    options: &'d RedisOptions,
+    clients: usize,
     unknown: &'d Unknown,
     gathered: &'d mut Gathered,
     out: &'d mut Effects,
@@ -152,8 +172,14 @@ impl Doing<'_> {
         tables::table(database, self.session)
     }
 
-    fn known(&self) -> local::Known {
-        local::Known { faults: self.session.configuration().map_or(0, |known| known.faults) }
+    /// Answers a command that the front can answer by itself, in the scratch buffer.
+    fn answer(&mut self, row: &Row, words: &[&[u8]], connection: &mut Connection) {
+        let known = local::Known { session: self.session, options: self.options, clients: self.clients };
+        local::answer(row, words, known, connection, &mut ReplyWriter(self.scratch));
+    }
+
+    fn known(&self) -> local::Known<'_> {
+        local::Known { session: self.session, options: self.options, clients: self.clients }
     }
 
     /// Begins a request that has been taken.
@@ -170,12 +196,16 @@ impl Doing<'_> {
                 return self.reply(Item::Error(&text));
             }
         };
+        if !connection.is_authenticated && !matches!(row.command, Name::Auth | Name::Hello | Name::Quit | Name::Reset) {
+            connection.spoil();
+            return self.reply(Item::Error("NOAUTH Authentication required."));
+        }
         if let Some(begun) = multi::begin(self, (conn, connection), (row, &words), request) {
             return begun;
         }
         match row.class {
             Class::Local => {
-                local::answer(row, &words, self.known(), connection, &mut ReplyWriter(self.scratch));
+                self.answer(row, &words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
             Class::Composed => self.reply(Item::Error(&format!("ERR '{}' is not known here yet", row.name))),
@@ -257,8 +287,8 @@ impl Doing<'_> {
 impl RedisFront {
     /// A front without connections.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(options: RedisOptions) -> Self {
+        Self { options, ..Self::default() }
     }
 
     /// Connections that have said something.
@@ -294,13 +324,14 @@ impl RedisFront {
     fn connection(&mut self, from: ConnId) -> &mut Connection {
         self.connections.entry(from).or_insert_with(|| {
             self.count += 1;
-            Connection::new(self.count)
+            Connection::new(self.count, self.options.password.is_none())
         })
     }
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self { connections, calls, gathered, tables, unknown, blocked, bytes, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, tables, unknown, blocked, bytes, scratch, .. } = self;
+        let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
         while connection.outstanding.is_none()
@@ -308,7 +339,7 @@ impl RedisFront {
             && let Some(mut request) = connection.take_request()
         {
             scratch.clear();
-            let mut doing = Doing { now, session, unknown, gathered, out, scratch };
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
             match doing.begin((conn, connection), &request) {
                 Begun::Answered(decided) => {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
@@ -441,7 +472,8 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { connections, calls, gathered, unknown, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, unknown, scratch, .. } = self;
+        let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
         let Some(Outstanding::Call { expected, is_answered, keys, .. }) = connection.outstanding.take() else {
             unreachable!("its call")
@@ -454,7 +486,7 @@ impl RedisFront {
             && multi::note_versions(connection, seen, completion)
             && !later.is_empty()
         {
-            let mut doing = Doing { now, session, unknown, gathered, out, scratch };
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
             let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), is_answered) else {
                 unreachable!("it looks")
             };

@@ -2,8 +2,8 @@
 //! comes, and what needs the cluster is told in time that nothing was executed.
 
 use kasha_client::session::{Session, SessionOptions};
-use kasha_gateway::RedisFront;
 use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE, REPLIED_WITHIN};
+use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine, RequestsEnd};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::Verdict;
@@ -30,7 +30,7 @@ impl World {
             cancel_grace: CANCEL_GRACE,
             ..SessionOptions::new(vec![seed], 1)
         };
-        let front = Fronted::new(RedisFront::new(), Session::new(options, now, &mut effects));
+        let front = Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, &mut effects));
         Self { front, effects, now, said: Vec::new(), closed: Vec::new() }
     }
 

@@ -145,7 +145,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
     }
 
     /// The client acts, and what it wants done from then on gets its own connections, or goes into the pipe.
-    fn with_client(&mut self, out: &mut Effects, act: impl FnOnce(&mut C, &mut Effects)) {
+    pub fn with_client(&mut self, out: &mut Effects, act: impl FnOnce(&mut C, &mut Effects)) {
         let first = out.queue().len();
         act(&mut self.client, out);
         self.sort_clients(first, out);

@@ -95,6 +95,8 @@ pub struct Connection {
     /// Its number, as `CLIENT ID` tells it.
     pub id: u64,
     pub protocol: Protocol,
+    /// It has said the password, or there is none.
+    pub is_authenticated: bool,
     pub database: u8,
     pub about: About,
     pub replies: Replies,
@@ -132,12 +134,13 @@ impl Waiting {
 }
 
 impl Connection {
-    pub fn new(id: u64) -> Self {
-        Self { id, ..Self::default() }
+    pub fn new(id: u64, is_authenticated: bool) -> Self {
+        Self { id, is_authenticated, ..Self::default() }
     }
 
-    /// What it was when it began, with the number that it has (`RESET`).
-    pub fn reset(&mut self) {
+    /// What it was when it began, with the number that it has (`RESET`). `is_authenticated`: there is no password.
+    pub fn reset(&mut self, is_authenticated: bool) {
+        self.is_authenticated = is_authenticated;
         self.protocol = Protocol::default();
         self.database = 0;
         self.about.name.clear();

@@ -66,7 +66,7 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         Class::Composed => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
         // Its subcommand is none.
         Class::Local if is_alone && words.len() > 1 => {
-            local::answer(row, words, doing.known(), connection, &mut ReplyWriter(doing.scratch));
+            doing.answer(row, words, connection);
             connection.spoil();
             return Begun::Answered(None);
         }
