@@ -86,6 +86,7 @@ impl Received<'_> {
     fn is_batch_of_client(&self) -> bool {
         let is_clients = match self.origin {
             Origin::Client(caller) => caller.wish == Wish::Run,
+            Origin::Replay if planted::is_on(Bug::ReplayEndsEarly) => true,
             Origin::Suspect | Origin::Replay => false,
         };
         is_clients && matches!(self.body.update, Update::Batch { .. })

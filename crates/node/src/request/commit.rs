@@ -163,7 +163,9 @@ impl RequestPath<'_> {
         let record = Record { request, acknowledgement, body, slots: &slots, keep_under, gated };
         let bytes = draft.bytes() + record.bytes(draft.result());
         let at = (self.epoch, self.purpose(log, &ordered, &draft, bytes));
-        let committed = match self.core.options.baseline.has_records() {
+        let is_recorded = self.core.options.baseline.has_records()
+            && !(draft.is_early_end() && planted::is_on(Bug::EarlyEndUnrecorded));
+        let committed = match is_recorded {
             true => self.state.commit(log, at, &mut draft, record, &mut dead).map(|(end, result)| (end, Some(result))),
             false => self.state.commit(log, at, &mut draft, (), &mut dead).map(|(end, ())| (end, None)),
         };

@@ -310,7 +310,7 @@ impl RequestPath<'_> {
     /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
         // Nobody waits for what a new primary replays. And no witness's copy may run to another end than was told (R10.17).
-        let is_early_end = drafted.draft().is_early_end();
+        let is_early_end = drafted.draft().is_early_end() && !planted::is_on(Bug::EarlyEndFast);
         let Some(serving) = self.serving.as_ref().filter(|_| !is_early_end) else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
         let unsynced = self.sees_unsynced(draft, conflicts)
