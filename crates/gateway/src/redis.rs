@@ -32,7 +32,7 @@ use kasha_wire::OutcomeCode;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
-use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_MAX};
+use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
 use crate::resp::{self, Protocol};
 use calls::{Expected, NoCall, Together};
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
@@ -378,6 +378,10 @@ impl RedisFront {
             }
         }
         *bytes = *bytes + connection.bytes - before;
+        if connection.is_unheard && connection.may_have_more() {
+            connection.is_unheard = false;
+            out.push(Effect::Hear { from: conn, more: true });
+        }
         if connection.outstanding.is_none()
             && connection.blocked.is_none()
             && let Hearing::UntilAnswered(why) = &connection.hearing
@@ -607,7 +611,7 @@ impl Front<Session> for RedisFront {
             return;
         }
         let is_full = is_full && !connection.requests.is_empty();
-        if is_full || connection.requests.len() >= WAITING_REQUESTS_MAX || connection.bytes >= WAITING_BYTES_MAX {
+        if is_full || connection.requests.len() >= WAITING_REQUESTS_LIMIT || connection.bytes >= WAITING_BYTES_LIMIT {
             let why =
                 "ERR too many requests wait for earlier ones of this connection, or of all; read the replies first";
             return self.end(now, from, Some(why.to_owned()), session, out);
@@ -616,6 +620,10 @@ impl Front<Session> for RedisFront {
             Waiting { bytes: bytes.to_vec(), is_cut: !is_whole, since: now, is_answered: None, goes_alone: false };
         let cost = request.cost();
         connection.push_back(request);
+        if !connection.is_unheard && connection.has_enough() {
+            connection.is_unheard = true;
+            out.push(Effect::Hear { from, more: false });
+        }
         // Those that wait already are begun when what they wait for is there.
         if connection.requests.len() == 1 && connection.outstanding.is_none() && connection.blocked.is_none() {
             self.ready.push(from);

@@ -179,7 +179,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             Effect::Route { to: to @ Endpoint::Seed(_), address } => Some(Effect::Route { to: dialled(to), address }),
             Effect::Route { to, address } => Some(Effect::RouteAs { to: dialled(to), who: to, address }),
             Effect::Disconnect(to) => Some(Effect::Disconnect(dialled(to))),
-            Effect::Stop(why) => Some(Effect::Stop(why)),
+            Effect::Hear { .. } | Effect::Stop(_) => Some(effect),
             Effect::Send { .. }
             | Effect::Write { .. }
             | Effect::Replace { .. }
@@ -224,6 +224,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             }
             Effect::Send { .. }
             | Effect::Disconnect(_)
+            | Effect::Hear { .. }
             | Effect::Write { .. }
             | Effect::Replace { .. }
             | Effect::Truncate { .. }

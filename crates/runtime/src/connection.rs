@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     pub(crate) held: usize,
     /// Not read until what waits for it, for its gate or for the socket, has become less.
     pub(crate) paused: bool,
+    /// Not read until the machine wants more.
+    pub(crate) unheard: bool,
 }
 
 impl Connection {

@@ -343,6 +343,7 @@ impl Network {
             ending: false,
             held: 0,
             paused: false,
+            unheard: false,
         });
         self.supervise(now);
         Some(id)
@@ -436,6 +437,15 @@ impl Network {
             connection.paused = true;
         } else if connection.paused && backlog <= most / 2 {
             connection.paused = false;
+            self.mark_ready(id);
+        }
+    }
+
+    /// The machine wants nothing more of a connection for now, or goes on with it.
+    pub(crate) fn hear(&mut self, id: ConnId, more: bool) {
+        let Some(connection) = self.table.get(id) else { return };
+        connection.unheard = !more;
+        if more {
             self.mark_ready(id);
         }
     }
@@ -543,7 +553,9 @@ impl Network {
                 Phase::Greeting => Some(limits.handshake),
                 Phase::Closing { ended: true } => Some(LINGER),
                 Phase::Closing { ended: false } => Some(limits.stall),
-                Phase::Up if connection.cutter.holds_bytes() && !connection.paused => Some(limits.stall),
+                Phase::Up if connection.cutter.holds_bytes() && !connection.paused && !connection.unheard => {
+                    Some(limits.stall)
+                }
                 Phase::Up if connection.output.is_blocked() && !connection.output.is_empty() => Some(limits.stall),
                 Phase::Up => None,
             };

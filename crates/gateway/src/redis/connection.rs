@@ -7,7 +7,7 @@ use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
 use super::unknown::Key;
-use crate::limits::REQUEST_COST;
+use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
 
 /// The databases that `SELECT` knows.
@@ -110,6 +110,8 @@ pub struct Connection {
     pub requests: VecDeque<Waiting>,
     /// Their cost.
     pub bytes: usize,
+    /// No more is read from it, until fewer requests wait.
+    pub is_unheard: bool,
     pub hearing: Hearing,
 }
 
@@ -147,6 +149,16 @@ impl Connection {
         self.replies = Replies::On;
         self.queued = None;
         self.forget_watched();
+    }
+
+    /// So much waits that no more is to be read.
+    pub fn has_enough(&self) -> bool {
+        self.requests.len() >= WAITING_REQUESTS_MAX || self.bytes >= WAITING_BYTES_MAX
+    }
+
+    /// So little waits that more may be read.
+    pub fn may_have_more(&self) -> bool {
+        self.requests.len() <= WAITING_REQUESTS_MAX / 2 && self.bytes <= WAITING_BYTES_MAX / 2
     }
 
     /// A request since `MULTI` was refused.
