@@ -53,9 +53,43 @@ pub fn find_told(name: &[u8]) -> Option<&'static Row> {
     None
 }
 
+const fn containers() -> [bool; Command::ALL.len()] {
+    let (mut have_subs, mut number) = ([false; Command::ALL.len()], 0);
+    while number < Command::ALL.len() {
+        let mut other = 0;
+        while other < Command::ALL.len() {
+            have_subs[number] |= is_in(Command::ALL[other].name.as_bytes(), Command::ALL[number].name.as_bytes());
+            other += 1;
+        }
+        number += 1;
+    }
+    have_subs
+}
+
+/// Whether a name is `container|…`.
+const fn is_in(name: &[u8], container: &[u8]) -> bool {
+    if name.len() <= container.len() || name[container.len()] != b'|' {
+        return false;
+    }
+    let mut at = 0;
+    while at < container.len() {
+        if name[at] != container[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// The commands that have subcommands, by their places.
+static CONTAINERS: [bool; Command::ALL.len()] = containers();
+
 /// The subcommand of a container, by its name in any case.
 #[must_use]
 pub fn find_sub(container: &Row, name: &[u8]) -> Option<&'static Row> {
+    if !CONTAINERS[container.command as usize] {
+        return None; // nearly always
+    }
     subcommands(container).find(|row| row.container().is_some_and(|(_, own)| own.as_bytes().eq_ignore_ascii_case(name)))
 }
 

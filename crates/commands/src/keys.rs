@@ -79,6 +79,20 @@ impl KeySpec {
         }
     }
 
+    /// How many keys a request of so many words has.
+    #[must_use]
+    #[inline]
+    pub fn count(&self, words: usize) -> usize {
+        self.end(words).saturating_sub(usize::from(self.first)).div_ceil(usize::from(self.step))
+    }
+
+    /// Whether its only key is the word behind the command's name.
+    #[must_use]
+    #[inline]
+    pub fn is_first(&self) -> bool {
+        self.first == 1 && self.last == 0
+    }
+
     /// The positions of the keys in a request of so many words. A request that its arity forbids may have keys that are not there:
     /// those are left out.
     pub fn positions(&self, words: usize) -> impl Iterator<Item = usize> + use<> {

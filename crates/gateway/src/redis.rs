@@ -24,11 +24,13 @@ mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use arrayvec::ArrayVec;
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_sub, later};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::OutcomeCode;
+use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
@@ -80,6 +82,8 @@ pub struct RedisFront {
     connections: BTreeMap<ConnId, Connection>,
     calls: BTreeMap<CallId, Owner>,
     gathered: Gathered,
+    /// Memory for the commands of one connection.
+    run_memory: PartsBuffer,
     /// Connections that may have a request to begin.
     ready: Vec<ConnId>,
     tables: Tables,
@@ -104,6 +108,7 @@ struct Doing<'d> {
     clients: usize,
     unknown: &'d Unknown,
     gathered: &'d mut Gathered,
+    run_memory: &'d mut PartsBuffer,
     out: &'d mut Effects,
     scratch: &'d mut Vec<u8>,
 }
@@ -188,8 +193,18 @@ impl Doing<'_> {
             connection.spoil();
             return self.reply(Item::Error(TOO_LONG));
         }
-        let words: Vec<_> = Request::of_kept(&request.bytes).words().collect();
-        let row = match row_of(&words) {
+        let (few, many);
+        let words = match words_of(&request.bytes) {
+            Some(words) => {
+                few = words;
+                &few[..]
+            }
+            None => {
+                many = Request::of_kept(&request.bytes).words().collect::<Vec<_>>();
+                &many[..]
+            }
+        };
+        let row = match row_of(words) {
             Ok(row) => row,
             Err(text) => {
                 connection.spoil();
@@ -200,16 +215,16 @@ impl Doing<'_> {
             connection.spoil();
             return self.reply(Item::Error("NOAUTH Authentication required."));
         }
-        if let Some(begun) = multi::begin(self, (conn, connection), (row, &words), request) {
+        if let Some(begun) = multi::begin(self, (conn, connection), (row, words), request) {
             return begun;
         }
         match row.class {
             Class::Local => {
-                self.answer(row, &words, connection);
+                self.answer(row, words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
             Class::Composed => self.reply(Item::Error(&format!("ERR '{}' is not known here yet", row.name))),
-            Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, &words), request),
+            Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
         }
     }
 
@@ -222,66 +237,88 @@ impl Doing<'_> {
     ) -> Begun {
         let database = connection.database;
         let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-        let mut split = match calls::split(row, words, table, self.session) {
-            Ok(split) => split,
+        if self.unknown.has(conn, || calls::keys_of(table, row, words)) {
+            return Begun::Blocked(Blocked::Unknown);
+        }
+        let shard = match calls::shard_of(row, words, table, self.session) {
+            Ok(Some(shard)) if !request.goes_alone => shard,
+            Ok(_) => return self.begin_alone(connection, (row, words), table, request),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
         };
-        if self.unknown.has(conn, || split.keys(table)) {
-            return Begun::Blocked(Blocked::Unknown);
+        let mut run = Run::new((table, shard), std::mem::take(self.run_memory), self.session);
+        if run.push(row, words).is_err() {
+            return self.reply(Item::Error(&calls::too_long(row)));
         }
-        if split.parts.len() > 1 || request.goes_alone {
-            let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
-            let mut together = Together::default();
-            together.push(table, &split);
-            return match together.call(self.now, self.session, self.out) {
-                Ok(called) => {
-                    let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
-                    Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
-                }
-                Err(why) => {
-                    ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
-                    Begun::Answered(Some(is_answered))
-                }
-            };
-        }
-        let (shard, command) = split.parts.pop().expect("one part");
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
-        let run = Run::new((table, shard), row, command, self.session);
-        let (run, requests) = self.gather((conn, connection), run, table);
-        self.gathered.push(conn, run);
+        let requests = self.gather((conn, connection), &mut run, (table, shard));
+        *self.run_memory = self.gathered.push(conn, run);
         Begun::Gathered(is_answered, requests)
     }
 
-    /// Takes those requests that can go on a run, and the run with their commands.
+    /// Begins a command that goes with no other one.
+    fn begin_alone(
+        &mut self,
+        connection: &mut Connection,
+        (row, words): (&'static Row, &[&[u8]]),
+        table: TableId,
+        request: &Waiting,
+    ) -> Begun {
+        let split = match calls::split(row, words, table, self.session) {
+            Ok(split) => split,
+            Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
+            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(connection.database)),
+        };
+        let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+        let mut together = Together::default();
+        together.push(table, &split);
+        match together.call(self.now, self.session, self.out) {
+            Ok(called) => {
+                let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
+                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
+            }
+            Err(why) => {
+                ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
+                Begun::Answered(Some(is_answered))
+            }
+        }
+    }
+
+    /// Takes those requests that can go on a run.
     fn gather(
         &mut self,
         (conn, connection): (ConnId, &mut Connection),
-        mut run: Run,
-        table: TableId,
-    ) -> (Run, VecDeque<Waiting>) {
+        run: &mut Run,
+        (table, shard): gathered::Place,
+    ) -> VecDeque<Waiting> {
         let mut requests = VecDeque::new();
-        while let Some(next) = connection.requests.front()
-            && !next.is_cut
-            && !next.goes_alone
-        {
-            let words: Vec<_> = Request::of_kept(&next.bytes).words().collect();
-            let Ok(row) = row_of(&words) else { break };
-            if row.class.number().is_none() {
-                break;
-            }
-            let Ok(mut split) = calls::split(row, &words, table, self.session) else { break };
-            let Some((owner, command)) = split.parts.pop().filter(|_| split.parts.is_empty()) else { break };
-            if !run.takes(owner, &command) || self.unknown.has(conn, || calls::keys_of(table, &command)) {
-                break;
-            }
-            run.push(row, command);
+        while connection.requests.front().is_some_and(|next| self.goes_on(conn, run, next, (table, shard))) {
             let mut next = connection.take_request().expect("it was looked at");
             next.is_answered = Some(next.is_answered.unwrap_or_else(|| connection.is_answered()));
             requests.push_back(next);
         }
-        (run, requests)
+        requests
     }
+
+    /// Takes the command of a request on a run, if it can go there.
+    fn goes_on(&self, conn: ConnId, run: &mut Run, request: &Waiting, (table, shard): gathered::Place) -> bool {
+        if request.is_cut || request.goes_alone {
+            return false;
+        }
+        let Some(words) = words_of(&request.bytes) else { return false };
+        let Ok(row) = row_of(&words) else { return false };
+        row.class.number().is_some()
+            && calls::shard_of(row, &words, table, self.session) == Ok(Some(shard))
+            && !self.unknown.has(conn, || calls::keys_of(table, row, &words))
+            && run.push(row, &words).is_ok()
+    }
+}
+
+/// The words of a request that has a few, as most have.
+fn words_of(request: &[u8]) -> Option<ArrayVec<&[u8], 8>> {
+    let mut all = ArrayVec::new();
+    Request::of_kept(request).words().try_for_each(|word| all.try_push(word)).ok()?;
+    Some(all)
 }
 
 impl RedisFront {
@@ -330,7 +367,9 @@ impl RedisFront {
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self { options, connections, calls, gathered, tables, unknown, blocked, bytes, scratch, .. } = self;
+        let Self {
+            options, connections, calls, gathered, run_memory, tables, unknown, blocked, bytes, scratch, ..
+        } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
@@ -339,7 +378,7 @@ impl RedisFront {
             && let Some(mut request) = connection.take_request()
         {
             scratch.clear();
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
             match doing.begin((conn, connection), &request) {
                 Begun::Answered(decided) => {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
@@ -460,7 +499,7 @@ impl RedisFront {
             Some(Owner::Batch(batch)) => {
                 if matches!(completion, Completion::Unknown(_)) {
                     // R10.18: it ends later, and is named then.
-                    let (conns, keys) = self.told_unknown(&batch, session);
+                    let (conns, keys) = self.told_unknown(&batch);
                     self.unknown.note(call, conns, keys);
                 }
                 self.on_batch(now, batch, completion, session, out);
@@ -476,7 +515,7 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { options, connections, calls, gathered, unknown, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
         let Some(Outstanding::Call { expected, is_answered, keys, .. }) = connection.outstanding.take() else {
@@ -490,7 +529,7 @@ impl RedisFront {
             && multi::note_versions(connection, seen, completion)
             && !later.is_empty()
         {
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
             let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), is_answered) else {
                 unreachable!("it looks")
             };
@@ -509,7 +548,7 @@ impl RedisFront {
     }
 
     /// The connections that are told that the outcome of this call is unknown, and the keys of their commands.
-    fn told_unknown(&self, batch: &Batch, session: &Session) -> (Vec<ConnId>, Vec<Key>) {
+    fn told_unknown(&self, batch: &Batch) -> (Vec<ConnId>, Vec<Key>) {
         let (mut conns, mut keys) = (Vec::new(), Vec::new());
         for &Share { conn, .. } in &batch.shares {
             let Some(connection) = self.connections.get(&conn) else { continue };
@@ -517,10 +556,7 @@ impl RedisFront {
             conns.push(conn);
             for request in requests {
                 let words: Vec<_> = Request::of_kept(&request.bytes).words().collect();
-                let row = row_of(&words).expect("it was gathered");
-                if let Ok(split) = calls::split(row, &words, batch.table, session) {
-                    keys.extend(split.keys(batch.table));
-                }
+                keys.extend(calls::keys_of(batch.table, row_of(&words).expect("it was gathered"), &words));
             }
         }
         (conns, keys)
@@ -635,11 +671,8 @@ impl Front<Session> for RedisFront {
         for conn in std::mem::take(&mut self.ready) {
             self.go_on(now, conn, session, out);
         }
-        for (batch, call) in self.gathered.send(now, session, out) {
-            match call {
-                Ok(call) => _ = self.calls.insert(call, Owner::Batch(batch)),
-                Err(why) => self.end_batch(now, batch, Err((format!("ERR {why}"), true)), session, out),
-            }
+        for (call, batch) in self.gathered.send(now, session, out) {
+            self.calls.insert(call, Owner::Batch(batch));
         }
     }
 

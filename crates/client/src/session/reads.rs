@@ -6,7 +6,7 @@ use std::time::Duration;
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
-use kasha_wire::operation::{Excess, OwnedOperation};
+use kasha_wire::operation::{Excess, OwnedOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Envelope, Outcome, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
 
@@ -49,6 +49,20 @@ impl Session {
         let read = operation.read().expect("a caller made it of a read");
         let encoded = operation.arguments();
         self.call_read(now, table, (&read, Ok(())), |arguments| arguments.extend_from_slice(encoded), deadline, out)
+    }
+
+    /// The same for commands of one shard that only read, which were checked when they were put together.
+    pub fn query_commands(
+        &mut self,
+        now: Tick,
+        commands: &PartsBuffer,
+        deadline: Option<Tick>,
+        out: &mut Effects,
+    ) -> CallId {
+        let queries = commands.as_parts();
+        let table = queries.first_table().expect("a command");
+        let read = Read::Query { queries };
+        self.call_read(now, table, (&read, Ok(())), |arguments| read.encode_arguments(arguments), deadline, out)
     }
 
     /// Reads keys of one shard for a call on keys of several.

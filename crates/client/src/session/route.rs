@@ -30,6 +30,15 @@ pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &'a
 impl Session {
     /// The shard that owns all slots of a call.
     fn owner(&self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
+        self.owner_of(keys, |each| self.calls[slot].for_each_key(each))
+    }
+
+    /// The same for keys that `for_each_key` names.
+    fn owner_of(
+        &self,
+        keys: Keys,
+        for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &[u8])),
+    ) -> Result<ShardId, NoTarget> {
         let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
         let owner_of = |table: TableId, key_slot: Slot| {
             configuration.owner(table, key_slot).ok_or_else(|| {
@@ -40,7 +49,7 @@ impl Session {
             Slots::One(key_slot) => owner_of(keys.table, key_slot),
             Slots::Several => {
                 let mut found = None;
-                self.calls[slot].for_each_key(|table, key| {
+                for_each_key(&mut |table, key| {
                     let owner = owner_of(table, slot_of(key));
                     found = Some(match (found, owner) {
                         (None, owner) | (Some(Ok(_)), owner @ Err(_)) => owner,
@@ -62,6 +71,21 @@ impl Session {
     /// The shard that owns the call's keys, if it is known. From now on the call counts against that shard's limits.
     pub(super) fn admit(&mut self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
         let owner = self.owner(slot, keys);
+        self.attribute(slot, owner)
+    }
+
+    /// The same for a call whose keys `for_each_key` names.
+    pub(super) fn admit_with(
+        &mut self,
+        slot: usize,
+        keys: Keys,
+        for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &[u8])),
+    ) -> Result<ShardId, NoTarget> {
+        let owner = self.owner_of(keys, for_each_key);
+        self.attribute(slot, owner)
+    }
+
+    fn attribute(&mut self, slot: usize, owner: Result<ShardId, NoTarget>) -> Result<ShardId, NoTarget> {
         match owner {
             Ok(shard) => self.calls.attribute(slot, shard),
             // One of them is as good as another, unless one is known not to serve.

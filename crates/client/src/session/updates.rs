@@ -7,7 +7,7 @@ use kasha_types::limits::BODY_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, ShardId, TableId, Tick};
-use kasha_wire::operation::{Excess, OwnedOperation};
+use kasha_wire::operation::{Excess, OwnedOperation, PartsBuffer};
 use kasha_wire::{Body, BodyHead, Update};
 
 use super::call::{Cancel, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
@@ -62,6 +62,20 @@ impl Session {
         self.call_update(now, table, (&update, Ok(())), |body| body.extend_from_slice(arguments), options, out)
     }
 
+    /// The same for commands of one shard, which were checked when they were put together: as a batch, or alone.
+    pub fn run_commands(
+        &mut self,
+        now: Tick,
+        commands: &PartsBuffer,
+        options: &CallOptions<'_>,
+        out: &mut Effects,
+    ) -> CallId {
+        let parts = commands.as_parts();
+        let update = if parts.count() > 1 { Update::Batch { batch: parts } } else { Update::Transaction { parts } };
+        let table = parts.first_table().expect("a command");
+        self.call_update(now, table, (&update, Ok(())), |body| update.encode_arguments(body), options, out)
+    }
+
     fn call_update(
         &mut self,
         now: Tick,
@@ -105,7 +119,7 @@ impl Session {
             self.end_undone(slot, WhyNot::RequestTooLarge);
             return id;
         }
-        let owner = self.admit(slot, call.keys);
+        let owner = self.admit_with(slot, call.keys, |each| update.for_each_key(table, each));
         if !self.calls.has_room_for(slot) {
             self.end_undone(slot, WhyNot::Overloaded);
         } else if self.calls[slot].caller.deadline() <= now {

@@ -59,18 +59,9 @@ pub struct Split {
     pub merge: Merge,
 }
 
-impl Split {
-    /// Its keys, in this table.
-    pub fn keys(&self, table: TableId) -> Vec<Key> {
-        self.parts.iter().flat_map(|(_, command)| keys_of(table, command)).collect()
-    }
-}
-
 /// The keys of a command, in this table.
-pub fn keys_of(table: TableId, command: &CommandBuffer) -> Vec<Key> {
-    let mut keys = Vec::new();
-    command.as_command().for_each_key(|key| keys.push((table, key.to_vec())));
-    keys
+pub fn keys_of(table: TableId, row: &Row, words: &[&[u8]]) -> Vec<Key> {
+    kasha_commands::keys::positions(row, words.len()).map(|(at, _)| (table, words[at].to_vec())).collect()
 }
 
 /// Why a command cannot become a call.
@@ -80,6 +71,24 @@ pub enum NoCall {
     Refused(String),
     /// Its keys have no owner, as far as the session knows.
     Table,
+}
+
+/// The shard of all keys of a command. `None`: they are of several.
+pub fn shard_of(row: &Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Option<ShardId>, NoCall> {
+    let configuration = session.configuration().ok_or(NoCall::Table)?;
+    let mut found = None;
+    for (at, _) in kasha_commands::keys::positions(row, words.len()) {
+        let owner = configuration.owner(table, slot_of(words[at])).ok_or(NoCall::Table)?;
+        if *found.get_or_insert(owner) != owner {
+            return Ok(None);
+        }
+    }
+    found.map(Some).ok_or_else(|| NoCall::Refused(format!("ERR '{}' has no keys", row.name)))
+}
+
+/// What is told of a command that exceeds a limit.
+pub fn too_long(row: &Row) -> String {
+    format!("ERR '{}' has a key that is too long (K0303), or too many keys (K0305); split it", row.name)
 }
 
 /// Takes a command apart by the shards of its keys.
@@ -117,12 +126,7 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
 }
 
 fn command_of(row: &'static Row, words: &[&[u8]]) -> Result<CommandBuffer, NoCall> {
-    CommandBuffer::new(row, words.iter().copied()).ok_or_else(|| {
-        NoCall::Refused(format!(
-            "ERR '{}' has a key that is too long (K0303), or too many keys (K0305); split it",
-            row.name
-        ))
-    })
+    CommandBuffer::new(row, words.iter().copied()).ok_or_else(|| NoCall::Refused(too_long(row)))
 }
 
 /// Commands that are put together.

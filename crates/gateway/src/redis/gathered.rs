@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use kasha_client::session::{CallId, CallOptions, Session, TransactionParts, WhyNot};
-use kasha_commands::{Class, Row};
+use kasha_client::session::{CallId, CallOptions, Session};
+use kasha_commands::Row;
 use kasha_machine::Effects;
 use kasha_types::{ConnId, ShardId, TableId, Tick};
-use kasha_wire::operation::{CommandBuffer, PartOperation};
+use kasha_wire::operation::PartsBuffer;
 
 use crate::limits::COMMAND_DEADLINE;
 
@@ -44,38 +44,41 @@ pub type Place = (TableId, ShardId);
 #[derive(Debug)]
 pub struct Run {
     place: Place,
-    access: Access,
     limit: Limit,
-    commands: Vec<CommandBuffer>,
+    parts: PartsBuffer,
     keys: usize,
-    bytes: usize,
+}
+
+/// Why a command is not in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// It is none, or exceeds a limit.
+    Wrong,
+    /// The run is long enough.
+    Full,
 }
 
 impl Run {
-    /// A run that begins with this command.
-    pub fn new(place: Place, row: &'static Row, command: CommandBuffer, session: &Session) -> Self {
+    /// An empty run. `parts`: memory for it.
+    pub fn new(place: Place, mut parts: PartsBuffer, session: &Session) -> Self {
         let limit = if session.is_recorded(place.1) { ON_WITNESSES } else { ON_NONE };
-        let mut run = Self { place, access: Access::Reads, limit, commands: Vec::new(), keys: 0, bytes: 0 };
-        run.push(row, command);
-        run
+        parts.clear();
+        Self { place, limit, parts, keys: 0 }
     }
 
-    /// Whether a command of this shard finds room in it.
-    pub fn takes(&self, shard: ShardId, command: &CommandBuffer) -> bool {
-        let (keys, bytes) = (self.keys + command.as_command().keys(), self.bytes + command.bytes());
-        shard == self.place.1
-            && self.commands.len() < COMMANDS_MAX
-            && keys <= self.limit.keys
-            && bytes <= self.limit.bytes
-    }
-
-    pub fn push(&mut self, row: &Row, command: CommandBuffer) {
-        if matches!(row.class, Class::Changes(_)) {
-            self.access = Access::Changes;
+    /// Takes a command whose keys are of the run's shard, if there is room; the first one in any case.
+    pub fn push(&mut self, row: &'static Row, words: &[&[u8]]) -> Result<(), NotTaken> {
+        let parts = self.parts.as_parts();
+        let bytes: usize = words.iter().map(|word| word.len() + size_of::<u32>()).sum();
+        let keys: usize = row.keys.iter().map(|spec| spec.count(words.len())).sum();
+        let is_full = parts.count() as usize >= COMMANDS_MAX
+            || parts.bytes() + bytes > self.limit.bytes
+            || self.keys + keys > self.limit.keys;
+        if parts.count() > 0 && is_full {
+            return Err(NotTaken::Full);
         }
-        self.keys += command.as_command().keys();
-        self.bytes += command.bytes();
-        self.commands.push(command);
+        self.keys += self.parts.push_command(self.place.0, row, words[1..].iter().copied()).ok_or(NotTaken::Wrong)?;
+        Ok(())
     }
 }
 
@@ -89,11 +92,9 @@ pub struct Share {
 /// A call that takes more commands.
 #[derive(Debug, Default)]
 struct Open {
-    parts: TransactionParts,
+    parts: PartsBuffer,
     shares: Vec<Share>,
-    commands: usize,
     keys: usize,
-    bytes: usize,
 }
 
 /// A call of several connections' commands.
@@ -120,54 +121,38 @@ impl Gathered {
         self.open.values().chain(self.full.iter().map(|(_, open)| open)).flat_map(|open| &open.shares)
     }
 
-    /// Takes a run of a connection, which stays whole.
-    pub fn push(&mut self, conn: ConnId, run: Run) {
-        let at = (run.place, run.access);
+    /// Takes a run of a connection, which stays whole, and gives its memory back.
+    pub fn push(&mut self, conn: ConnId, run: Run) -> PartsBuffer {
+        let parts = run.parts.as_parts();
+        let access = if parts.only_read() { Access::Reads } else { Access::Changes };
+        let at = (run.place, access);
         let open = self.open.entry(at).or_default();
-        let has_room = open.commands + run.commands.len() <= COMMANDS_MAX
+        let there = open.parts.as_parts();
+        let has_room = there.count() + parts.count() <= COMMANDS_MAX as u32
             && open.keys + run.keys <= run.limit.keys
-            && open.bytes + run.bytes <= run.limit.bytes;
-        if !has_room && open.commands > 0 {
+            && there.bytes() + parts.bytes() <= run.limit.bytes;
+        if !has_room && there.count() > 0 {
             self.full.push((at, std::mem::take(open)));
         }
-        open.shares.push(Share { conn, commands: run.commands.len() });
-        open.commands += run.commands.len();
+        open.shares.push(Share { conn, commands: parts.count() as usize });
         open.keys += run.keys;
-        open.bytes += run.bytes;
-        for command in &run.commands {
-            open.parts.push(run.place.0, &PartOperation::Command(command.as_command()));
-        }
+        open.parts.append(&run.parts);
+        run.parts
     }
 
-    /// Makes the calls. `Err`: a call cannot be made, and why.
-    pub fn send(
-        &mut self,
-        now: Tick,
-        session: &mut Session,
-        out: &mut Effects,
-    ) -> Vec<(Batch, Result<CallId, WhyNot>)> {
+    /// Makes the calls.
+    pub fn send(&mut self, now: Tick, session: &mut Session, out: &mut Effects) -> Vec<(CallId, Batch)> {
         let open = std::mem::take(&mut self.open);
         let all = std::mem::take(&mut self.full).into_iter().chain(open);
         all.map(|(((table, _), access), open)| {
-            let call = open.call(access, now, session, out);
-            (Batch { table, shares: open.shares }, call)
+            let deadline = Some(now.after(COMMAND_DEADLINE));
+            let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
+            let call = match access {
+                Access::Reads => session.query_commands(now, &open.parts, deadline, out),
+                Access::Changes => session.run_commands(now, &open.parts, &options, out),
+            };
+            (call, Batch { table, shares: open.shares })
         })
         .collect()
-    }
-}
-
-impl Open {
-    fn call(&self, access: Access, now: Tick, session: &mut Session, out: &mut Effects) -> Result<CallId, WhyNot> {
-        let deadline = Some(now.after(COMMAND_DEADLINE));
-        let (table, operation) = match access {
-            Access::Reads => {
-                let (table, operation) = self.parts.query();
-                return Ok(session.read_encoded(now, table, &operation?, deadline, out));
-            }
-            Access::Changes if self.commands == 1 => self.parts.operation(),
-            Access::Changes => self.parts.batch(),
-        };
-        let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
-        Ok(session.update_encoded(now, table, &operation?, &options, out))
     }
 }

@@ -89,6 +89,10 @@ impl<'a> Command<'a> {
     pub fn for_each_key(&self, mut each: impl FnMut(&'a [u8])) {
         let whole = self.count as usize + 1;
         for spec in self.row.keys {
+            if spec.is_first() {
+                self.words().take(1).for_each(&mut each);
+                continue;
+            }
             self.words().enumerate().filter(|&(at, _)| spec.has(at + 1, whole)).for_each(|(_, key)| each(key));
         }
     }
@@ -96,7 +100,7 @@ impl<'a> Command<'a> {
     /// How many keys it has; the same key may come twice.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.row.keys.iter().map(|spec: &KeySpec| spec.positions(self.count as usize + 1).count()).sum()
+        self.row.keys.iter().map(|spec: &KeySpec| spec.count(self.count as usize + 1)).sum()
     }
 
     /// Bytes of its words, with their lengths.
@@ -112,6 +116,27 @@ impl<'a> Command<'a> {
         let mut are_short = true;
         self.for_each_key(|key| are_short &= key.len() <= KEY_BYTES_MAX);
         if are_short { Ok(()) } else { Err(Excess::Key) }
+    }
+
+    /// Encodes the command of this row with these words behind its name at the end of `out`. `None`: no shard executes it, or its arity or a
+    /// limit forbids the words.
+    pub(super) fn encode_new<'w>(
+        row: &'static Row,
+        words: impl IntoIterator<Item = &'w [u8]>,
+        out: &'a mut Vec<u8>,
+    ) -> Option<Self> {
+        out.extend_from_slice(&row.class.number()?.0.to_le_bytes());
+        let (count_at, mut count) = (out.len(), 0u32);
+        out.extend_from_slice(&[0; 4]);
+        for word in words {
+            count += 1;
+            out.extend_from_slice(&u32::try_from(word.len()).ok()?.to_le_bytes());
+            out.extend_from_slice(word);
+        }
+        out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+        let command = Self { row, count, words: &out[count_at + 4..] };
+        let is_one = row.arity.allows(count as usize + 1) && command.check_limits().is_ok();
+        is_one.then_some(command)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -48,8 +48,42 @@ pub struct Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     count: u32,
-    have_lifetime: bool,
+    have: Traits,
     bytes: &'a [u8],
+}
+
+/// What is true of some parts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Traits {
+    /// One of them gives its key a lifetime.
+    lifetime: bool,
+    /// All are of one table, and none demands something that keeps the others from running (R10.17).
+    can_be_a_batch: bool,
+    /// None may change anything, or demands something.
+    only_read: bool,
+}
+
+impl Default for Traits {
+    /// Of no parts.
+    fn default() -> Self {
+        Self { lifetime: false, can_be_a_batch: true, only_read: true }
+    }
+}
+
+impl Traits {
+    /// With one more part; `first`: the table of the first.
+    #[inline]
+    fn add(&mut self, part: &Part<'_>, first: TableId) {
+        let (is_check, only_reads) = match part.operation {
+            PartOperation::Read(_) => (false, true),
+            PartOperation::Command(command) => (false, !command.changes()),
+            PartOperation::Update(_) => (false, false),
+            PartOperation::Check(_) => (true, false),
+        };
+        self.lifetime |= part.operation.has_lifetime();
+        self.can_be_a_batch &= part.table == first && !is_check;
+        self.only_read &= only_reads;
+    }
 }
 
 impl Row {
@@ -229,16 +263,16 @@ impl<'a> Parts<'a> {
         if count as usize > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of parts"));
         }
-        let (bytes, mut have_lifetime, mut keys) = (reader.rest(), false, 0);
+        let (bytes, mut have, mut keys, mut first) = (reader.rest(), Traits::default(), 0, None);
         for _ in 0..count {
-            let Part { operation, .. } = take_part(reader)?;
-            have_lifetime |= operation.has_lifetime();
-            keys += operation.keys();
+            let part = take_part(reader)?;
+            have.add(&part, *first.get_or_insert(part.table));
+            keys += part.operation.keys();
         }
         if keys > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of keys"));
         }
-        Ok(Self { count, have_lifetime, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+        Ok(Self { count, have, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
     /// The number of parts.
@@ -250,7 +284,7 @@ impl<'a> Parts<'a> {
     /// Whether one of them gives its key a lifetime.
     #[must_use]
     pub fn have_lifetime(&self) -> bool {
-        self.have_lifetime
+        self.have.lifetime
     }
 
     /// Whether a value exceeds its limit, which no decoded part's does: then nobody can go through the parts.
@@ -297,16 +331,17 @@ impl<'a> Parts<'a> {
 
     /// So many parts behind the first ones.
     pub(super) fn slice(&self, first: u32, count: u32) -> Self {
-        let (mut reader, mut have_lifetime) = (Reader::new(self.bytes), false);
+        let (mut reader, mut have) = (Reader::new(self.bytes), Traits::default());
         let mut skip = |parts: u32| {
-            have_lifetime = false;
-            for _ in 0..parts {
-                have_lifetime |= take_part(&mut reader).expect("checked when decoded").operation.has_lifetime();
-            }
+            (have, _) = (0..parts).fold((Traits::default(), None), |(mut have, mut first), _| {
+                let part = take_part(&mut reader).expect("checked when decoded");
+                have.add(&part, *first.get_or_insert(part.table));
+                (have, first)
+            });
             reader.rest().len()
         };
         let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
-        Self { count, have_lifetime, bytes: &self.bytes[from..to] }
+        Self { count, have, bytes: &self.bytes[from..to] }
     }
 
     /// Whether a condition is about the version that a part before it gives its key.
@@ -329,18 +364,13 @@ impl<'a> Parts<'a> {
     /// Whether none of them may change anything, or demands something.
     #[must_use]
     pub fn only_read(&self) -> bool {
-        self.iter().all(|part| match part.operation {
-            PartOperation::Read(_) => true,
-            PartOperation::Command(command) => !command.changes(),
-            PartOperation::Update(_) | PartOperation::Check(_) => false,
-        })
+        self.have.only_read
     }
 
     /// Whether they are of one table, and none demands something that keeps the others from running (R10.17).
     #[must_use]
     pub fn can_be_a_batch(&self) -> bool {
-        let first = self.first_table();
-        self.iter().all(|part| Some(part.table) == first && !matches!(part.operation, PartOperation::Check(_)))
+        self.have.can_be_a_batch
     }
 
     /// Whether nothing in these parts can fail, whatever their keys hold, and all of them answer a few bytes.
@@ -360,7 +390,7 @@ impl<'a> Parts<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsBuffer {
     count: u32,
-    have_lifetime: bool,
+    have: Traits,
     bytes: Vec<u8>,
 }
 
@@ -370,16 +400,56 @@ impl PartsBuffer {
     /// # Panics
     /// If the operation has several keys, or a length does not fit its field.
     pub fn push(&mut self, table: TableId, operation: &PartOperation<'_>) {
+        let first = self.as_parts().first_table().unwrap_or(table);
         self.count += 1;
-        self.have_lifetime |= operation.has_lifetime();
+        self.have.add(&Part { table, operation: *operation }, first);
         self.bytes.extend_from_slice(&table.0.to_le_bytes());
         operation.encode(&mut self.bytes);
+    }
+
+    /// One more part, a command of this row with these words behind its name, and how many keys it has. `None`: no shard executes it, or its
+    /// arity or a limit forbids the words, and nothing is added.
+    pub fn push_command<'w>(
+        &mut self,
+        table: TableId,
+        row: &'static kasha_commands::Row,
+        words: impl IntoIterator<Item = &'w [u8]>,
+    ) -> Option<usize> {
+        let (first, before) = (self.as_parts().first_table().unwrap_or(table), self.bytes.len());
+        self.bytes.extend_from_slice(&table.0.to_le_bytes());
+        self.bytes.push(COMMAND_CODE);
+        let begin = self.bytes.len();
+        let Some(command) = Command::encode_new(row, words, &mut self.bytes) else {
+            self.bytes.truncate(before);
+            return None;
+        };
+        let (keys, part) = (command.keys(), Part { table, operation: PartOperation::Command(command) });
+        self.have.add(&part, first);
+        debug_assert!(Command::decode(&mut Reader::new(&self.bytes[begin..])).is_ok());
+        self.count += 1;
+        Some(keys)
+    }
+
+    /// All parts of another one behind those that are there.
+    pub fn append(&mut self, other: &Self) {
+        let first = self.as_parts().first_table().or(other.as_parts().first_table());
+        self.have.lifetime |= other.have.lifetime;
+        self.have.can_be_a_batch &= other.have.can_be_a_batch && first == other.as_parts().first_table().or(first);
+        self.have.only_read &= other.have.only_read;
+        self.count += other.count;
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
+    /// Forgets all parts, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.count, self.have) = (0, Traits::default());
     }
 
     /// The parts, as an operation's argument.
     #[must_use]
     pub fn as_parts(&self) -> Parts<'_> {
-        Parts { count: self.count, have_lifetime: self.have_lifetime, bytes: &self.bytes }
+        Parts { count: self.count, have: self.have, bytes: &self.bytes }
     }
 }
 
