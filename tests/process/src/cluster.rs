@@ -24,14 +24,16 @@ pub struct Cluster {
     shards: u16,
     /// Whether the coordinator is one member, in the process of node 1; else it is the default group.
     is_alone: bool,
+    /// Whether the nodes speak the Redis protocol.
+    has_redis: bool,
 }
 
 impl Cluster {
     /// A cluster of which no process runs yet.
     #[must_use]
     pub fn new(name: &str, lease: &'static str, shards: u16) -> Self {
-        let (folder, port) = (Folder::new(name), free_ports(NODES + 2));
-        Self { nodes: BTreeMap::new(), folder, port, lease, shards, is_alone: false }
+        let (folder, port) = (Folder::new(name), free_ports(2 * NODES + 2));
+        Self { nodes: BTreeMap::new(), folder, port, lease, shards, is_alone: false, has_redis: false }
     }
 
     /// Like [`Self::start`], with a coordinator of one member: all of its memory is in the folder of node 1.
@@ -41,6 +43,21 @@ impl Cluster {
         cluster.start_all();
         cluster.wait_until_healthy();
         cluster
+    }
+
+    /// Like [`Self::start`], with nodes that speak the Redis protocol, too.
+    #[must_use]
+    pub fn start_with_redis(name: &str, lease: &'static str, shards: u16) -> Self {
+        let mut cluster = Self { has_redis: true, ..Self::new(name, lease, shards) };
+        cluster.start_all();
+        cluster.wait_until_healthy();
+        cluster
+    }
+
+    /// The port where a node speaks the Redis protocol.
+    #[must_use]
+    pub fn redis_port_of(&self, node: u16) -> u16 {
+        self.port + NODES + 1 + node
     }
 
     /// Starts all three servers, and waits until the cluster is healthy.
@@ -110,13 +127,14 @@ impl Cluster {
         let path = self.folder.path().join(format!("node-{node}.toml"));
         let text = format!(
             "node = {node}\ndata = {:?}\nlisten = [\"{}\"]\ncoordinator = \"{}\"\nhost_coordinator = true\nnodes = {NODES}\n\
-             shards = {}\nmemory_mib = 64\nlease = \"{}\"\nfaults = 1\ndurability = \"replicated\"\n{}",
+             shards = {}\nmemory_mib = 64\nlease = \"{}\"\nfaults = 1\ndurability = \"replicated\"\n{}{}",
             self.data(node),
             local(self.port_of(node)),
             local(self.port),
             self.shards,
             self.lease,
-            if self.is_alone { "group = 1\n" } else { "" }
+            if self.is_alone { "group = 1\n" } else { "" },
+            if self.has_redis { format!("redis = \"{}\"\n", local(self.redis_port_of(node))) } else { String::new() }
         );
         std::fs::write(&path, text).expect("a configuration");
         command(&["server", "--config", path.to_str().expect("text")])
@@ -131,6 +149,9 @@ impl Cluster {
             .env("KASHA_COORDINATOR", local(self.port).to_string())
             .env("KASHA_MEMORY_MIB", "64")
             .env("KASHA_LEASE", self.lease);
+        if self.has_redis {
+            command.env("KASHA_REDIS", local(self.redis_port_of(node)).to_string());
+        }
         command
     }
 
@@ -141,7 +162,7 @@ impl Cluster {
         let (node, listen, coordinator) =
             (node.to_string(), format!("localhost:{port}"), format!("localhost:{}", self.port));
         let data = data.into_os_string().into_string().expect("text");
-        command(&[
+        let mut command = command(&[
             "server",
             "--node",
             &node,
@@ -155,7 +176,11 @@ impl Cluster {
             "64",
             "--lease",
             self.lease,
-        ])
+        ]);
+        if self.has_redis {
+            command.arg("--redis").arg(local(self.redis_port_of(3)).to_string());
+        }
+        command
     }
 
     /// A node's process.

@@ -106,3 +106,43 @@ fn r10_6_exec_is_one_operation_and_watch_sees_changes() {
     assert_eq!(heard[5], "-EXECABORT Transaction discarded because of previous errors.");
     proxy.stop(Signal::TERM);
 }
+
+#[test]
+fn every_node_speaks_the_protocol_and_a_lost_one_takes_nothing_with_it() {
+    let mut cluster = Cluster::start_with_redis("redis-node", "500ms", 3);
+    let mut programs: Vec<_> = (1..=3).map(|node| Program::connect(cluster.redis_port_of(node))).collect();
+    // What one of them is told, the others see, whichever node leads the keys.
+    for (number, key) in ["a", "b", "c", "d", "e", "f"].iter().enumerate() {
+        assert_eq!(programs[number % 3].ask(&format!("SET {key} {number}")), "+OK");
+        programs[(number + 1) % 3].send(&[&format!("GET {key}")]);
+        assert_eq!(
+            (programs[(number + 1) % 3].hear(), programs[(number + 1) % 3].hear()),
+            ("$1".into(), number.to_string())
+        );
+    }
+    // A pipeline whose replies nobody reads before it has ended.
+    let pipeline = vec!["INCR pipelined"; 10_000];
+    let mut reader = Program::connect(cluster.redis_port_of(1));
+    reader.send(&pipeline);
+    let heard: Vec<_> = (0..pipeline.len()).map(|_| reader.hear()).collect();
+    let counted: Vec<_> = (1..=pipeline.len()).map(|number| format!(":{number}")).collect();
+    assert_eq!(heard, counted);
+    for lost in 1..=3u16 {
+        let other = usize::from(lost % 3);
+        let before: i64 = programs[other].ask("INCRBY visits 0")[1..].parse().unwrap();
+        cluster.kill(lost);
+        let counted = (0..50).filter(|_| programs[other].ask("INCR visits").starts_with(':')).count();
+        cluster.start_node(lost);
+        cluster.wait_until_healthy();
+        programs[usize::from(lost) - 1] = Program::connect(cluster.redis_port_of(lost));
+        let now: i64 = programs[usize::from(lost) - 1].ask("INCRBY visits 0")[1..].parse().unwrap();
+        let told = i64::try_from(counted).unwrap();
+        assert!(now - before >= told && now - before <= 50, "{before} and {told} of 50 are {now}");
+    }
+    cluster.is_unharmed();
+    // R10.5: a node that ends in good order tells what was sent, and closes.
+    programs[0].send(&["INCR visits"]);
+    assert!(programs[0].hear().starts_with(':'));
+    cluster.stop(1);
+    assert_eq!(programs[0].hear(), "");
+}
