@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::process_tests::succeeds;
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo};
 use cluster::Cluster;
@@ -28,6 +29,9 @@ use process::Interrupt;
 
 /// What some steps need, and Kasha has.
 const FEATURES: &[&str] = &[];
+
+/// What some steps need, and Redis has.
+const FEATURES_OF_REDIS: &[&str] = &["scan", "exact-ends"];
 
 /// The steps wait for values to end.
 const STEPS_WITHIN: Duration = Duration::from_secs(60);
@@ -60,12 +64,13 @@ pub(crate) fn parse(arguments: &[&str]) -> Option<Choice> {
 struct Target {
     name: &'static str,
     addresses: Vec<SocketAddr>,
-    /// Whether the drivers count with their own options: where connections break, they would repeat what has been done.
-    repeats: Repeats,
+    /// What happens while drivers count. Where connections break, they must be told not to repeat what has been done.
+    counts: Vec<(Repeats, Vec<Fault>)>,
 }
 
-fn targets(cluster: &Cluster<'_>) -> Vec<Target> {
-    vec![Target { name: "the proxy", addresses: vec![cluster.proxy()], repeats: Repeats::Default }]
+fn targets(cluster: &Cluster<'_>, kills: u32) -> Vec<Target> {
+    let counts = vec![(Repeats::Default, Fault::of_run(kills)), (Repeats::Off, Fault::of_broken_run(kills))];
+    vec![Target { name: "the proxy", addresses: vec![cluster.proxy()], counts }]
 }
 
 /// Installs, starts, runs, compares; the exit code says whether all was well.
@@ -86,15 +91,35 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<ExitCode> {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).context("no folder below the target folder")?;
         let mut cluster = Cluster::start(&kasha, &folder, &interrupt)?;
-        for target in targets(&cluster) {
-            let mut at = At { target, programs: &programs, folder: &folder, interrupt: &interrupt };
-            problems.extend(at.judge(&mut cluster, choice.kills)?);
+        problems.extend(at_redis(&programs, &folder, &interrupt)?);
+        for target in targets(&cluster, choice.kills) {
+            let at = At { target, programs: &programs, folder: &folder, interrupt: &interrupt };
+            problems.extend(at.judge(&mut cluster)?);
         }
     }
     for problem in &problems {
         println!("PROBLEM: {problem}");
     }
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Redis itself must pass all steps: else a program is wrong. Returns what was wrong.
+fn at_redis(programs: &[Program], folder: &Path, interrupt: &Interrupt) -> Result<Vec<String>> {
+    if !succeeds("redis-server", &["--version"]) {
+        println!(
+            "SKIPPED: the programs are not tried with Redis, which is not installed (apt-get install redis-server)"
+        );
+        return Ok(Vec::new());
+    }
+    let (_redis, address) = cluster::redis(folder, interrupt)?;
+    let target = Target { name: "Redis", addresses: vec![address], counts: Vec::new() };
+    let at = At { target, programs, folder, interrupt };
+    println!("at Redis, which must pass:");
+    let mut problems = Vec::new();
+    for program in programs {
+        at.steps(program, FEATURES_OF_REDIS, &mut problems);
+    }
+    Ok(problems)
 }
 
 /// The program that users run.
@@ -116,55 +141,66 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// Runs everything, prints a table, and returns what was wrong.
-    fn judge(&mut self, cluster: &mut Cluster<'_>, kills: u32) -> Result<Vec<String>> {
-        println!("through {}:", self.target.name);
+    /// Runs everything, prints tables, and returns what was wrong.
+    fn judge(&self, cluster: &mut Cluster<'_>) -> Result<Vec<String>> {
+        println!("at {}:", self.target.name);
         let mut problems = Vec::new();
-        let steps = self.programs.iter().map(|program| self.steps(program, &mut problems)).collect::<Vec<_>>();
+        let steps: Vec<_> = self.programs.iter().map(|program| self.steps(program, FEATURES, &mut problems)).collect();
         let breaks = |repeats| counting::repeated(self.programs, repeats, cluster, self.folder, self.interrupt);
         let (default, off) = (breaks(Repeats::Default)?, breaks(Repeats::Off)?);
         for (program, doubled) in self.programs.iter().zip(&off).filter(|(_, doubled)| **doubled > 0) {
             problems.push(format!("{} repeats {doubled} INCR although it must not", program.driver.name()));
         }
-        let Target { addresses, repeats, .. } = &self.target;
-        let mut counting = Counting::start(self.programs, addresses, *repeats, self.folder, self.interrupt)?;
-        let faults = Fault::of_run(kills);
-        for (number, &fault) in faults.iter().enumerate() {
-            let line = counting.round(number, fault, cluster)?;
-            println!("  round {} of {}: {line}", number + 1, faults.len());
-        }
-        let mut rows = Vec::new();
-        for (index, (program, sum)) in self.programs.iter().zip(&counting.sums).enumerate() {
-            let (name, (version, passed)) = (program.driver.name(), &steps[index]);
-            rows.push(row(name, version, passed, sum, &format!("{} / {}", default[index], off[index])));
-            problems.extend(sum.problem().map(|problem| format!("{name}: {problem}")));
-        }
-        rows.push(row("the shared counter", "", "", &counting.shared, ""));
-        problems.extend(counting.shared.problem().map(|problem| format!("the shared counter: {problem}")));
-        print_table(&rows);
-        for (program, sum) in self.programs.iter().zip(&counting.sums) {
-            for (text, count) in &sum.errors {
-                println!("  {} was told {count} times: {}", program.driver.name(), first_of(text));
+        for (repeats, faults) in &self.target.counts {
+            if faults.is_empty() {
+                continue;
+            }
+            let counting = self.count(cluster, *repeats, faults)?;
+            let mut rows = Vec::new();
+            for (index, (program, sum)) in self.programs.iter().zip(&counting.sums).enumerate() {
+                let (name, (version, passed)) = (program.driver.name(), &steps[index]);
+                rows.push(row(name, version, passed, sum, &format!("{} / {}", default[index], off[index])));
+                problems.extend(sum.problem().map(|problem| format!("{name}: {problem}")));
+            }
+            rows.push(row("shared", "", "", &counting.shared, ""));
+            problems.extend(counting.shared.problem().map(|problem| format!("the shared counter: {problem}")));
+            print_table(&rows);
+            for (program, sum) in self.programs.iter().zip(&counting.sums) {
+                print_errors(program.driver.name(), sum);
             }
         }
         Ok(problems)
     }
 
+    /// Counts through all rounds.
+    fn count(&self, cluster: &mut Cluster<'_>, repeats: Repeats, faults: &[Fault]) -> Result<Counting<'_>> {
+        let addresses = &self.target.addresses;
+        let mut counting = Counting::start(self.programs, addresses, repeats, self.folder, self.interrupt)?;
+        println!("repeats of the drivers: {}", repeats.word());
+        for (number, &fault) in faults.iter().enumerate() {
+            let prefix = format!("{}:{}:{number}", self.target.name.replace(' ', "-"), repeats.word());
+            let line = counting.round(&prefix, fault, cluster)?;
+            println!("  round {} of {}: {line}", number + 1, faults.len());
+        }
+        Ok(counting)
+    }
+
     /// Goes through the steps of one program. Returns its version and how many steps it passed.
-    fn steps(&self, program: &Program, problems: &mut Vec<String>) -> (String, String) {
+    fn steps(&self, program: &Program, features: &[&str], problems: &mut Vec<String>) -> (String, String) {
         let name = program.driver.name();
-        let said = program.start("steps", self.target.addresses[0], FEATURES, self.folder);
+        let said = program.start("steps", self.target.addresses[0], features, self.folder);
         let said = said.and_then(|mut running| running.hear(self.interrupt, STEPS_WITHIN));
-        match said.and_then(|line| Steps::parse(&line, FEATURES)) {
+        match said.and_then(|line| Steps::parse(&line, features)) {
             Ok(steps) => {
                 let skipped = if steps.skipped.is_empty() { "" } else { ", not yet " };
                 let passed = format!("{} of {}{skipped}{}", steps.passed, STEPS.len(), steps.skipped.join(" "));
                 println!("  {name} {}: {passed}", steps.version);
-                problems.extend(steps.failed.iter().map(|(step, why)| format!("{name}: {step}: {why}")));
+                let wrong = |(step, why): &(String, String)| format!("{name}, {}: {step}: {why}", self.target.name);
+                problems.extend(steps.failed.iter().map(wrong));
                 (steps.version, passed)
             }
             Err(why) => {
-                problems.push(format!("{name}: {why:#}"));
+                problems.push(format!("{name}, {}: {why:#}", self.target.name));
                 (String::new(), "0".to_owned())
             }
         }
@@ -200,6 +236,16 @@ fn print_table(rows: &[[String; 10]]) {
     for line in &lines {
         let cells = line.iter().enumerate().map(|(column, cell)| format!("{cell:<width$}", width = width(column)));
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+/// What a driver was told most often besides numbers.
+fn print_errors(name: &str, sum: &Sum) {
+    const SHOWN: usize = 4;
+    let mut errors: Vec<_> = sum.errors.iter().collect();
+    errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for (text, count) in errors.into_iter().take(SHOWN) {
+        println!("  {name}, {count} times: {}", first_of(text));
     }
 }
 

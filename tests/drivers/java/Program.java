@@ -12,6 +12,8 @@ import java.util.TreeMap;
 abstract class Program {
     static final List<String> NAMES = List.of("a", "b", "ends", "pipe", "m1", "m2", "watched", "text");
 
+    private List<String> features = List.of();
+
     final String driver;
     final String version;
 
@@ -37,6 +39,11 @@ abstract class Program {
 
     /** What the server said, if this error is an error reply; else null. */
     abstract String reply(RuntimeException error);
+
+    /** How many seconds more than are left TTL may tell. */
+    long late() {
+        return features.contains("exact-ends") ? 0 : 1;
+    }
 
     String key(String name) {
         return "steps:" + driver + ":" + name;
@@ -66,7 +73,7 @@ abstract class Program {
         System.out.flush();
     }
 
-    private int goThroughSteps(String host, int port, List<String> features) {
+    private int goThroughSteps(String host, int port) {
         List<String> passed = new ArrayList<>();
         List<String> skipped = new ArrayList<>();
         Map<String, String> failed = new LinkedHashMap<>();
@@ -199,7 +206,8 @@ abstract class Program {
         List<String> rest = words.subList(3, words.size());
         int code = 0;
         if (words.get(0).equals("steps")) {
-            code = goThroughSteps(host, port, rest);
+            features = rest;
+            code = goThroughSteps(host, port);
         } else {
             count(host, port, Integer.parseInt(rest.get(0)), rest.get(1).equals("default"));
         }

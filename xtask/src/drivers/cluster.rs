@@ -40,11 +40,21 @@ impl<'a> Cluster<'a> {
             cluster.start_node(node)?;
         }
         cluster.wait_until_whole()?;
-        let mut proxy = cluster.command(&["proxy", "--address", &cluster.addresses_of_nodes()]);
-        proxy.args(["--redis", &cluster.proxy().to_string()]);
-        cluster.proxy = Some(Server::start(&mut proxy, &folder.join("proxy.log"))?);
-        cluster.value("is-there")?;
+        cluster.start_proxy()?;
         Ok(cluster)
+    }
+
+    /// Starts the proxy, and waits until it serves.
+    pub(crate) fn start_proxy(&mut self) -> Result<()> {
+        let mut proxy = self.command(&["proxy", "--address", &self.addresses_of_nodes()]);
+        proxy.args(["--redis", &self.proxy().to_string()]);
+        self.proxy = Some(Server::start(&mut proxy, &self.folder.join("proxy.log"))?);
+        self.value("is-there").map(|_| ())
+    }
+
+    /// Ends the proxy by SIGKILL.
+    pub(crate) fn kill_proxy(&mut self) {
+        self.proxy = None;
     }
 
     /// Where drivers find the proxy.
@@ -122,6 +132,16 @@ impl<'a> Cluster<'a> {
     pub(crate) fn value(&self, key: &str) -> Result<u64> {
         self.interrupt.until(TOLD_WITHIN, || get(self.proxy(), key)).with_context(|| format!("no value of {key}"))
     }
+}
+
+/// Starts the distribution's own server, which keeps nothing on disk, and waits until it serves.
+pub(crate) fn redis(folder: &Path, interrupt: &Interrupt) -> Result<(Server, SocketAddr)> {
+    let address = local(free_ports(1)?);
+    let mut command = Command::new("redis-server");
+    command.args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    let server = Server::start(command.current_dir(folder), &folder.join("redis.log"))?;
+    interrupt.until(TOLD_WITHIN, || get(address, "is-there")).context("redis-server does not serve")?;
+    Ok((server, address))
 }
 
 fn items(list: &Value) -> impl Iterator<Item = &Value> {

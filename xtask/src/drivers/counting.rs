@@ -43,7 +43,7 @@ pub(crate) enum Repeats {
 }
 
 impl Repeats {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Default => "default",
             Self::Off => "off",
@@ -96,6 +96,8 @@ pub(crate) enum Fault {
     Node(u16, Duration),
     /// All nodes are killed, and started again.
     All(Duration),
+    /// The proxy is killed, and started again: all connections break.
+    Proxy(Duration),
 }
 
 impl Fault {
@@ -111,11 +113,18 @@ impl Fault {
         }
     }
 
+    /// The rounds in which connections break.
+    pub(crate) fn of_broken_run(kills: u32) -> Vec<Self> {
+        const MOST: usize = 4;
+        AWAY.into_iter().cycle().map(Self::Proxy).take(MOST.min(kills as usize)).collect()
+    }
+
     fn text(self) -> String {
         match self {
             Self::Nothing => "nothing killed".to_owned(),
             Self::Node(node, away) => format!("node {} killed, for {away:?}", node + 1),
             Self::All(away) => format!("all nodes killed, for {away:?}"),
+            Self::Proxy(away) => format!("the proxy killed, for {away:?}"),
         }
     }
 
@@ -124,6 +133,11 @@ impl Fault {
             Self::Nothing => return interrupt.sleep(QUIET),
             Self::Node(node, away) => (node..node + 1, away),
             Self::All(away) => (0..NODES, away),
+            Self::Proxy(away) => {
+                cluster.kill_proxy();
+                interrupt.sleep(away)?;
+                return cluster.start_proxy();
+            }
         };
         nodes.clone().for_each(|node| cluster.kill(node));
         interrupt.sleep(away)?;
@@ -164,8 +178,7 @@ impl<'a> Counting<'a> {
     }
 
     /// One round. Returns a line that says how it went.
-    pub(crate) fn round(&mut self, number: usize, fault: Fault, cluster: &mut Cluster<'_>) -> Result<String> {
-        let prefix = format!("round-{number}");
+    pub(crate) fn round(&mut self, prefix: &str, fault: Fault, cluster: &mut Cluster<'_>) -> Result<String> {
         for (driver, _, program) in &mut self.drivers {
             program.tell(&format!("count {prefix}")).context(driver.name())?;
         }
@@ -181,7 +194,7 @@ impl<'a> Counting<'a> {
             let counted = Counted::parse(&line, *connections).context(driver.name())?;
             all += counted.sum();
             shared += counted.shared;
-            wrong += sum.add(*driver, &prefix, counted, cluster)?;
+            wrong += sum.add(*driver, prefix, counted, cluster)?;
         }
         let verdict = shared.judge(cluster.value(&format!("{prefix}:shared"))?);
         self.shared.told += shared;
@@ -267,6 +280,8 @@ mod tests {
         }
         assert_eq!(faults[6], Fault::All(OUTAGE));
         assert_eq!(Fault::of_run(0), [Fault::Nothing]);
+        assert_eq!(Fault::of_broken_run(1), [Fault::Proxy(AWAY[0])]);
+        assert_eq!((Fault::of_broken_run(0).len(), Fault::of_broken_run(100).len()), (0, 4));
     }
 
     #[test]
