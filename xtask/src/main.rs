@@ -2,9 +2,10 @@
 //!
 //! `test` is what CI runs, in stages. `tidy` checks the part of `docs/style.md` that a program can check. `models`
 //! searches the models in `spec`. `mutants` plants every bug and prints which checker catches it. `netlab` is a virtual
-//! network to try things in. `process-tests` runs rounds of faults against real processes. `redis-oracle` compares with Redis, and `drivers` runs its drivers. `instructions` counts what
-//! an operation costs. They need only the stock Rust toolchain; git, Go and Valgrind are used if they are there. `fuzz`
-//! searches longer, and installs what it needs.
+//! network to try things in. `process-tests` runs rounds of faults against real processes. `redis-oracle` compares with
+//! Redis, and `drivers` runs programs with drivers of Redis. `instructions` counts what an operation costs. They need
+//! only the stock Rust toolchain; git, Go and Valgrind are used if they are there, and `drivers` says what it needs.
+//! `fuzz` searches longer, and installs what it needs.
 
 // This tool runs other programs and measures their time. It is not a protocol, so it may use clocks and threads.
 #![allow(clippy::disallowed_methods)]
