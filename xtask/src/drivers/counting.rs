@@ -205,7 +205,11 @@ impl<'a> Counting<'a> {
         Ok(format!(
             "{}: {acknowledged} acknowledged, {unknown} unknown, {gave_up} given up, {refused} refused: {}",
             fault.text(),
-            if is_exact { "exact".to_owned() } else { format!("{wrong:?}, {astray} astray") }
+            if is_exact {
+                "exact".to_owned()
+            } else {
+                format!("WRONG: {} lost, {} doubled, {astray} astray", wrong.lost, wrong.doubled)
+            }
         ))
     }
 }
