@@ -70,7 +70,10 @@ struct Target {
 
 fn targets(cluster: &Cluster<'_>, kills: u32) -> Vec<Target> {
     let counts = vec![(Repeats::Default, Fault::of_run(kills)), (Repeats::Off, Fault::of_broken_run(kills))];
-    vec![Target { name: "the proxy", addresses: vec![cluster.proxy()], counts }]
+    vec![
+        Target { name: "the proxy", addresses: vec![cluster.proxy()], counts },
+        Target { name: "the nodes", addresses: cluster.ports(), counts: vec![(Repeats::Off, Fault::of_run(kills))] },
+    ]
 }
 
 /// Installs, starts, runs, compares; the exit code says whether all was well.
@@ -146,8 +149,7 @@ impl At<'_> {
         println!("at {}:", self.target.name);
         let mut problems = Vec::new();
         let steps: Vec<_> = self.programs.iter().map(|program| self.steps(program, FEATURES, &mut problems)).collect();
-        let breaks = |repeats| counting::repeated(self.programs, repeats, cluster, self.folder, self.interrupt);
-        let (default, off) = (breaks(Repeats::Default)?, breaks(Repeats::Off)?);
+        let (default, off) = (self.repeated(cluster, Repeats::Default)?, self.repeated(cluster, Repeats::Off)?);
         for (program, doubled) in self.programs.iter().zip(&off).filter(|(_, doubled)| **doubled > 0) {
             problems.push(format!("{} repeats {doubled} INCR although it must not", program.driver.name()));
         }
@@ -172,13 +174,25 @@ impl At<'_> {
         Ok(problems)
     }
 
+    /// How many INCRs each driver sends again when its connection breaks.
+    fn repeated(&self, cluster: &Cluster<'_>, repeats: Repeats) -> Result<Vec<u64>> {
+        let prefix = format!("{}:breaks:{}", self.place(), repeats.word());
+        let address = self.target.addresses[0];
+        counting::repeated(self.programs, repeats, (cluster, address, &prefix), self.folder, self.interrupt)
+    }
+
+    /// The target's name, for keys.
+    fn place(&self) -> String {
+        self.target.name.replace(' ', "-")
+    }
+
     /// Counts through all rounds.
     fn count(&self, cluster: &mut Cluster<'_>, repeats: Repeats, faults: &[Fault]) -> Result<Counting<'_>> {
         let addresses = &self.target.addresses;
         let mut counting = Counting::start(self.programs, addresses, repeats, self.folder, self.interrupt)?;
         println!("repeats of the drivers: {}", repeats.word());
         for (number, &fault) in faults.iter().enumerate() {
-            let prefix = format!("{}:{}:{number}", self.target.name.replace(' ', "-"), repeats.word());
+            let prefix = format!("{}:{}:{number}", self.place(), repeats.word());
             let line = counting.round(&prefix, fault, cluster)?;
             println!("  round {} of {}: {line}", number + 1, faults.len());
         }

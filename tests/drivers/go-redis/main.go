@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"slices"
@@ -263,7 +264,10 @@ func (c *counting) incr(client *redis.Client, key string, tally *tally) (int64, 
 		return value, true
 	}
 	var reply redis.Error
+	var network *net.OpError
 	switch {
+	case errors.As(err, &network) && network.Op == "dial":
+		tally.Refused++
 	case !errors.As(err, &reply):
 		tally.GaveUp++
 	case strings.HasPrefix(err.Error(), "UNKNOWN"):

@@ -45,6 +45,9 @@ abstract class Program {
         return features.contains("exact-ends") ? 0 : 1;
     }
 
+    /** Whether this error says that there was no connection, so that nothing was sent. */
+    abstract boolean isUnsent(RuntimeException error);
+
     String key(String name) {
         return "steps:" + driver + ":" + name;
     }
@@ -149,7 +152,9 @@ abstract class Program {
                 return value;
             } catch (RuntimeException error) {
                 String reply = reply(error);
-                if (reply == null) {
+                if (isUnsent(error)) {
+                    tally.refused++;
+                } else if (reply == null) {
                     tally.gave_up++;
                 } else if (reply.startsWith("UNKNOWN")) {
                     tally.unknown++;

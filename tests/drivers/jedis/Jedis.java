@@ -13,6 +13,7 @@ import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.ScanIteration;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.params.SetParams;
 
@@ -163,6 +164,11 @@ final class Jedis extends Program {
     @Override
     String reply(RuntimeException error) {
         return error instanceof JedisDataException ? error.getMessage() : null;
+    }
+
+    @Override
+    boolean isUnsent(RuntimeException error) {
+        return error instanceof JedisConnectionException && error.getMessage().startsWith("Failed to connect");
     }
 
     public static void main(String[] words) throws IOException, InterruptedException {

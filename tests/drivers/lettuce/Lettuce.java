@@ -4,6 +4,7 @@ import io.lettuce.core.LettuceFutures;
 import io.lettuce.core.LettuceVersion;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisConnectionException;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanIterator;
@@ -203,6 +204,11 @@ final class Lettuce extends Program {
     @Override
     String reply(RuntimeException error) {
         return error instanceof RedisCommandExecutionException ? error.getMessage() : null;
+    }
+
+    @Override
+    boolean isUnsent(RuntimeException error) {
+        return error instanceof RedisConnectionException && error.getMessage().startsWith("Unable to connect");
     }
 
     public static void main(String[] words) throws IOException, InterruptedException {

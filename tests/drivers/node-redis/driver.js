@@ -4,7 +4,7 @@
 const assert = require("node:assert/strict");
 const readline = require("node:readline");
 const { setTimeout: sleep } = require("node:timers/promises");
-const { createClient, RESP_TYPES, ErrorReply, WatchError } = require("redis");
+const { createClient, RESP_TYPES, ClientOfflineError, ErrorReply, WatchError } = require("redis");
 
 const DRIVER = "node-redis";
 const VERSION = require("redis/package.json").version;
@@ -154,7 +154,8 @@ class Counting {
       tally.acknowledged++;
       return value;
     } catch (error) {
-      if (!(error instanceof ErrorReply)) tally.gave_up++;
+      if (error instanceof ClientOfflineError) tally.refused++;
+      else if (!(error instanceof ErrorReply)) tally.gave_up++;
       else if (error.message.startsWith("UNKNOWN")) tally.unknown++;
       else tally.refused++;
       this.errors[error.message] = (this.errors[error.message] ?? 0) + 1;

@@ -164,7 +164,7 @@ class Counting:
             tally["unknown" if str(error).startswith("UNKNOWN") else "refused"] += 1
             self.errors[str(error)] += 1
         except redis.RedisError as error:
-            tally["gave_up"] += 1
+            tally["refused" if "connecting to" in str(error) else "gave_up"] += 1
             self.errors[f"{type(error).__name__}: {error}"] += 1
         time.sleep(0.01)
         return None

@@ -25,7 +25,7 @@ pub(crate) struct Cluster<'a> {
     kasha: &'a Path,
     folder: &'a Path,
     interrupt: &'a Interrupt,
-    /// Members of the coordinator's group listen from here on, then the nodes, then the proxy.
+    /// Members of the coordinator's group listen from here on, then the nodes, then the nodes for drivers, then the proxy.
     first: u16,
     nodes: Vec<Option<Server>>,
     proxy: Option<Server>,
@@ -35,7 +35,7 @@ impl<'a> Cluster<'a> {
     /// Starts it in a new folder, and waits until all is well.
     pub(crate) fn start(kasha: &'a Path, folder: &'a Path, interrupt: &'a Interrupt) -> Result<Self> {
         let nodes = (0..NODES).map(|_| None).collect();
-        let mut cluster = Self { kasha, folder, interrupt, first: free_ports(2 * NODES + 1)?, nodes, proxy: None };
+        let mut cluster = Self { kasha, folder, interrupt, first: free_ports(3 * NODES + 1)?, nodes, proxy: None };
         for node in 0..NODES {
             cluster.start_node(node)?;
         }
@@ -59,7 +59,16 @@ impl<'a> Cluster<'a> {
 
     /// Where drivers find the proxy.
     pub(crate) fn proxy(&self) -> SocketAddr {
-        local(self.first + 2 * NODES)
+        local(self.first + 3 * NODES)
+    }
+
+    /// Where drivers find the nodes.
+    pub(crate) fn ports(&self) -> Vec<SocketAddr> {
+        (0..NODES).map(|node| self.port(node)).collect()
+    }
+
+    fn port(&self, node: u16) -> SocketAddr {
+        local(self.first + 2 * NODES + node)
     }
 
     fn member(&self, node: u16) -> SocketAddr {
@@ -91,6 +100,7 @@ impl<'a> Cluster<'a> {
         server.arg("--data").arg(self.folder.join(format!("node-{number}")));
         server.args(["--listen", &self.node(node).to_string(), "--control", &self.member(node).to_string()]);
         server.args(["--coordinator", &list((0..NODES).map(|node| self.member(node)))]);
+        server.args(["--redis", &self.port(node).to_string()]);
         // The system ends it with this process.
         server.args(["--parent", &std::process::id().to_string()]);
         if node == 0 {

@@ -237,16 +237,16 @@ impl Sum {
 pub(crate) fn repeated(
     programs: &[Program],
     repeats: Repeats,
-    cluster: &Cluster<'_>,
+    (cluster, address, prefix): (&Cluster<'_>, SocketAddr, &str),
     folder: &Path,
     interrupt: &Interrupt,
 ) -> Result<Vec<u64>> {
     let mut drivers = Vec::new();
     for program in programs {
-        let relay = Relay::to(cluster.proxy())?;
+        let relay = Relay::to(address)?;
         drivers.push((program.driver, program.count(relay.address, 1, repeats, folder)?, relay));
     }
-    let prefix = |driver: Driver| format!("breaks-{}:{}", repeats.word(), driver.name());
+    let prefix = |driver: Driver| format!("{prefix}:{}", driver.name());
     for (driver, program, relay) in &mut drivers {
         program.hear(interrupt, SAYS_WITHIN).context(driver.name())?;
         relay.set_breaks(BREAKS);

@@ -101,6 +101,7 @@ async fn incr(
         Err(error) => error,
     };
     match error.code() {
+        None if error.is_connection_refusal() => tally.refused += 1,
         None => tally.gave_up += 1,
         Some("UNKNOWN") => tally.unknown += 1,
         Some(_) => tally.refused += 1,
