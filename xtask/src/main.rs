@@ -2,14 +2,16 @@
 //!
 //! `test` is what CI runs, in stages. `tidy` checks the part of `docs/style.md` that a program can check. `models`
 //! searches the models in `spec`. `mutants` plants every bug and prints which checker catches it. `netlab` is a virtual
-//! network to try things in. `process-tests` runs rounds of faults against real processes. `redis-oracle` compares with Redis. `instructions` counts what
-//! an operation costs. They need only the stock Rust toolchain; git, Go and Valgrind are used if they are there. `fuzz`
-//! searches longer, and installs what it needs.
+//! network to try things in. `process-tests` runs rounds of faults against real processes. `redis-oracle` compares with
+//! Redis, and `drivers` runs programs with drivers of Redis. `instructions` counts what an operation costs. They need
+//! only the stock Rust toolchain; git, Go and Valgrind are used if they are there, and `drivers` says what it needs.
+//! `fuzz` searches longer, and installs what it needs.
 
 // This tool runs other programs and measures their time. It is not a protocol, so it may use clocks and threads.
 #![allow(clippy::disallowed_methods)]
 
 mod ci;
+mod drivers;
 mod fuzz;
 mod host;
 mod instructions;
@@ -38,6 +40,7 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | netlab …
        | process-tests [--help]
        | redis-oracle [--minutes N] [--seed N]
+       | drivers [--kills N] [--only NAME]…
        | instructions
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
@@ -53,6 +56,7 @@ enum Command {
     ProcessTests(Vec<String>),
     /// With the arguments of the oracle's own program.
     RedisOracle(Vec<String>),
+    Drivers(drivers::Choice),
     Instructions,
 }
 
@@ -68,6 +72,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
         ["process-tests", rest @ ..] => Some(Command::ProcessTests(rest.iter().map(|&word| word.to_owned()).collect())),
         ["redis-oracle", rest @ ..] => Some(Command::RedisOracle(rest.iter().map(|&word| word.to_owned()).collect())),
+        ["drivers", options @ ..] => drivers::parse(options).map(Command::Drivers),
         ["instructions"] => Some(Command::Instructions),
         _ => None,
     }
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
         Command::Fuzz(choice) => fuzz::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
         Command::ProcessTests(words) => process_tests::run(&workspace, &words),
         Command::RedisOracle(words) => redis_oracle::run(&workspace, &words),
+        Command::Drivers(choice) => drivers::run(&workspace, &choice),
         Command::Instructions => instructions::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match result {
