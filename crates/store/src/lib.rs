@@ -17,6 +17,7 @@ mod entry;
 mod execute;
 mod expiries;
 mod graves;
+mod long_double;
 mod number;
 mod read;
 mod relocation;
