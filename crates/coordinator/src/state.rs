@@ -334,9 +334,13 @@ impl State {
             | Command::MemberStays { .. }
             | Command::GroupWanted { .. }
             | Command::Raise { .. } => self.apply_of_group(command),
+            // What is told has it from the level on that knows it; below that a member of an earlier release must count the same (R9.11).
+            Command::UnixOrigin { origin } => {
+                self.unix_origin = Some(*origin);
+                self.level >= Level::COMMANDS
+            }
             Command::ReserveTime { .. }
             | Command::ReserveClients { .. }
-            | Command::UnixOrigin { .. }
             | Command::Timing { .. }
             | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
@@ -353,7 +357,6 @@ impl State {
             }
             Command::ReserveClients { below } => self.clients_below = below,
             Command::Timing { timing } => self.timing = Some(timing),
-            Command::UnixOrigin { origin } => self.unix_origin = Some(origin),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }

@@ -31,4 +31,5 @@ pub use entry::{Object, Tombstone};
 pub use expiries::Ending;
 pub use read::ReadResult;
 pub use relocation::{LookUp, Movable, REWRITTEN_BYTES};
+pub use run::Moment;
 pub use store::{Store, StoreStats, is_sound};

@@ -202,7 +202,7 @@ fn an_append_stops_at_the_limit_of_values() {
     let half = vec![1; VALUE_BYTES_MAX / 2];
     let mut append = |value: &[u8]| {
         let update = Update::append(b"k", value);
-        let mut draft = store.draft(&log, (T, ClusterTime(0)), &update, std::mem::take(&mut spare));
+        let mut draft = store.draft(&log, (T, ClusterTime(0).into()), &update, std::mem::take(&mut spare));
         let mut group = log.begin(Epoch(1), draft.bytes() + entry_bytes(64), Purpose::Normal).unwrap();
         store.write(&mut group, &mut draft, &mut dead);
         spare = draft.into_spare();

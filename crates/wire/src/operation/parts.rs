@@ -10,9 +10,11 @@ use super::arguments::{OneKey, Source, Visitor};
 use super::command::Command;
 use super::condition::Condition;
 use super::excess::Excess;
+use super::summary::Summary;
 use super::terms::{Axes, Terms};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
+use crate::version::Level;
 use crate::{DecodeError, Reader};
 
 /// What a part does.
@@ -33,7 +35,8 @@ pub enum PartOperation<'a> {
 /// The code of a part that is a command.
 const COMMAND_CODE: u8 = 112;
 
-static COMMAND_ROW: Row = Row { code: COMMAND_CODE, name: "command", shape: Shape::Reply, only_frees: false };
+static COMMAND_ROW: Row =
+    Row { code: COMMAND_CODE, name: "command", level: Level(2), shape: Shape::Reply, only_frees: false };
 
 /// One part of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts<'a> {
     count: u32,
-    have_lifetime: bool,
+    summary: Summary,
     bytes: &'a [u8],
 }
 
@@ -153,6 +156,26 @@ impl<'a> PartOperation<'a> {
         }
     }
 
+    /// Whether it says or tells a time of day: what it does depends on the unix time of ClusterTime 0 (R10.12).
+    #[must_use]
+    pub fn knows_time_of_day(&self) -> bool {
+        match self {
+            Self::Update(_) | Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.knows_time_of_day(),
+        }
+    }
+
+    /// Whether it can only give memory back.
+    #[must_use]
+    pub fn only_frees(&self) -> bool {
+        match self {
+            Self::Update(update) => update.only_frees(),
+            // What a read answers takes memory in the record.
+            Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.only_frees(),
+        }
+    }
+
     /// Whether it may change its keys.
     #[must_use]
     pub fn changes_its_keys(&self) -> bool {
@@ -229,16 +252,16 @@ impl<'a> Parts<'a> {
         if count as usize > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of parts"));
         }
-        let (bytes, mut have_lifetime, mut keys) = (reader.rest(), false, 0);
+        let (bytes, mut summary, mut keys) = (reader.rest(), Summary::EMPTY, 0);
         for _ in 0..count {
             let Part { operation, .. } = take_part(reader)?;
-            have_lifetime |= operation.has_lifetime();
+            summary.add(&operation);
             keys += operation.keys();
         }
         if keys > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of keys"));
         }
-        Ok(Self { count, have_lifetime, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+        Ok(Self { count, summary, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
     /// The number of parts.
@@ -250,7 +273,25 @@ impl<'a> Parts<'a> {
     /// Whether one of them gives its key a lifetime.
     #[must_use]
     pub fn have_lifetime(&self) -> bool {
-        self.have_lifetime
+        self.summary.have_lifetime
+    }
+
+    /// Whether one of them says or tells a time of day: what they do depends on the unix time of ClusterTime 0 (R10.12).
+    #[must_use]
+    pub fn know_time_of_day(&self) -> bool {
+        self.summary.know_time_of_day
+    }
+
+    /// Whether all of them can only give memory back.
+    #[must_use]
+    pub fn only_free(&self) -> bool {
+        self.summary.only_free
+    }
+
+    /// The level that all of them need (R7.6).
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.summary.level
     }
 
     /// Whether a value exceeds its limit, which no decoded part's does: then nobody can go through the parts.
@@ -297,16 +338,16 @@ impl<'a> Parts<'a> {
 
     /// So many parts behind the first ones.
     pub(super) fn slice(&self, first: u32, count: u32) -> Self {
-        let (mut reader, mut have_lifetime) = (Reader::new(self.bytes), false);
+        let (mut reader, mut summary) = (Reader::new(self.bytes), Summary::EMPTY);
         let mut skip = |parts: u32| {
-            have_lifetime = false;
+            summary = Summary::EMPTY;
             for _ in 0..parts {
-                have_lifetime |= take_part(&mut reader).expect("checked when decoded").operation.has_lifetime();
+                summary.add(&take_part(&mut reader).expect("checked when decoded").operation);
             }
             reader.rest().len()
         };
         let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
-        Self { count, have_lifetime, bytes: &self.bytes[from..to] }
+        Self { count, summary, bytes: &self.bytes[from..to] }
     }
 
     /// Whether a condition is about the version that a part before it gives its key.
@@ -353,7 +394,7 @@ impl<'a> Parts<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsBuffer {
     count: u32,
-    have_lifetime: bool,
+    summary: Summary,
     bytes: Vec<u8>,
 }
 
@@ -364,7 +405,7 @@ impl PartsBuffer {
     /// If the operation has several keys, or a length does not fit its field.
     pub fn push(&mut self, table: TableId, operation: &PartOperation<'_>) {
         self.count += 1;
-        self.have_lifetime |= operation.has_lifetime();
+        self.summary.add(operation);
         self.bytes.extend_from_slice(&table.0.to_le_bytes());
         operation.encode(&mut self.bytes);
     }
@@ -372,12 +413,13 @@ impl PartsBuffer {
     /// The parts, as an operation's argument.
     #[must_use]
     pub fn as_parts(&self) -> Parts<'_> {
-        Parts { count: self.count, have_lifetime: self.have_lifetime, bytes: &self.bytes }
+        Parts { count: self.count, summary: self.summary, bytes: &self.bytes }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::CommandBuffer;
     use super::*;
 
     const PUT: PartOperation<'_> = PartOperation::Update(Update::put(b"k", b"v"));
@@ -389,6 +431,58 @@ mod tests {
         let mut buffer = PartsBuffer::default();
         parts.iter().for_each(|(table, operation)| buffer.push(TableId(*table), operation));
         buffer.as_parts().check_own_versions()
+    }
+
+    #[test]
+    fn parts_only_free_memory_if_each_of_them_does() {
+        const DELETE: PartOperation<'_> = PartOperation::Update(Update::delete(b"k"));
+        let command = |name: &[u8], words: &[&'static [u8]]| {
+            let row = kasha_commands::find(name).expect("a command");
+            CommandBuffer::new(row, words.iter().copied()).expect("within the limits")
+        };
+        let only_free = |parts: &[PartOperation<'_>]| {
+            let mut buffer = PartsBuffer::default();
+            parts.iter().for_each(|operation| buffer.push(TableId(1), operation));
+            let parts = buffer.as_parts();
+            assert_eq!(parts.slice(0, parts.count()), parts);
+            parts.only_free()
+        };
+        let (del, unlink) = (command(b"del", &[b"k", b"other"]), command(b"unlink", &[b"k"]));
+        let (over, soon) = (command(b"expire", &[b"k", b"-1"]), command(b"pexpire", &[b"k", b"1"]));
+        let frees = [&del, &unlink, &over].map(|buffer| PartOperation::Command(buffer.as_command()));
+        assert!(only_free(&frees) && only_free(&[DELETE]) && only_free(&[DELETE, frees[0]]));
+        let get_del = command(b"getdel", &[b"k"]);
+        for other in [HAS, PUT, PartOperation::Command(soon.as_command()), PartOperation::Command(get_del.as_command())]
+        {
+            assert!(!only_free(&[other]) && !only_free(&[frees[0], other]), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn r10_12_what_depends_on_the_time_of_day_says_so() {
+        for (name, words, knows) in [
+            ("expireat", &[&b"k"[..], b"1"][..], true),
+            ("pexpireat", &[b"k", b"1"], true),
+            ("expiretime", &[b"k"], true),
+            ("pexpiretime", &[b"k"], true),
+            ("set", &[b"k", b"v", b"ExAt", b"1"], true),
+            ("set", &[b"k", b"v", b"get", b"pxat", b"1"], true),
+            ("set", &[b"k", b"exat"], false),
+            ("set", &[b"k", b"v", b"ex", b"1"], false),
+            ("getex", &[b"k", b"pxat", b"1"], true),
+            ("getex", &[b"exat", b"px", b"1"], false),
+            ("expire", &[b"k", b"1"], false),
+            ("ttl", &[b"k"], false),
+        ] {
+            let row = kasha_commands::find(name.as_bytes()).expect("a command");
+            let command = CommandBuffer::new(row, words.iter().copied()).expect("within the limits");
+            assert_eq!(command.as_command().knows_time_of_day(), knows, "{name} {words:?}");
+            let mut buffer = PartsBuffer::default();
+            buffer.push(TableId(1), &PUT);
+            assert_eq!((buffer.as_parts().know_time_of_day(), buffer.as_parts().level()), (false, Level::FIRST));
+            buffer.push(TableId(1), &PartOperation::Command(command.as_command()));
+            assert_eq!((buffer.as_parts().know_time_of_day(), buffer.as_parts().level()), (knows, Level(2)));
+        }
     }
 
     #[test]
