@@ -20,6 +20,7 @@ mod multi;
 mod settings;
 mod tables;
 mod unknown;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +36,7 @@ use calls::{Ended, Expected, NoCall, Together};
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
 use tables::{Found, Tables};
 use unknown::Unknown;
+use whole::{Asking, Next, Whole};
 
 /// The reply to a request of which a word is longer than what is kept.
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -141,7 +143,37 @@ impl Doing<'_> {
     }
 
     fn known(&self) -> local::Known {
-        local::Known { faults: self.session.configuration().map_or(0, |known| known.faults) }
+        let faults = self.session.configuration().map_or(0, |known| known.faults);
+        local::Known { faults, unix: self.session.unix_time(self.now) }
+    }
+
+    /// Begins a command of no key.
+    fn begin_whole(
+        &mut self,
+        (conn, connection): (ConnId, &mut Connection),
+        (row, words): (&'static Row, &[&[u8]]),
+        is_answered: Option<bool>,
+    ) -> Begun {
+        // R10.18: what nobody knows the outcome of comes first, whatever its keys are.
+        if self.unknown.has(conn, std::iter::empty()) {
+            return Begun::Blocked(Blocked::Unknown);
+        }
+        let database = connection.database;
+        let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
+        let mut asking = Asking { now: self.now, table, session: self.session, out: self.out };
+        let (whole, next) = Whole::begin(row, words, &mut asking);
+        match (whole, next) {
+            (Some(whole), Next::Asks(call)) => {
+                let answers = vec![is_answered.unwrap_or_else(|| connection.is_answered())];
+                let expected = Expected::Pages(table, Box::new(whole));
+                Begun::Waits(Outstanding { call, expected, answers, requests: Vec::new(), keys: Vec::new() })
+            }
+            (_, Next::Replies(reply)) => {
+                self.scratch.extend_from_slice(&reply);
+                Begun::Answered(None)
+            }
+            (None, Next::Asks(_)) => unreachable!("who asks is under way"),
+        }
     }
 
     /// Begins a request that has been taken.
@@ -162,11 +194,14 @@ impl Doing<'_> {
             return begun;
         }
         match row.class {
+            Class::Local if row.command == Name::Time && self.known().unix.is_none() => {
+                self.begin_whole((conn, connection), (row, &words), request.is_answered)
+            }
             Class::Local => {
                 local::answer(row, &words, self.known(), connection, &mut ReplyWriter(self.scratch));
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
-            Class::Composed => self.reply(Item::Error(&format!("ERR '{}' is not known here yet", row.name))),
+            Class::Composed => self.begin_whole((conn, connection), (row, &words), request.is_answered),
             Class::Reads(_) | Class::Changes(_) => {
                 self.begin_together((conn, connection), (row, &words), request.is_answered)
             }
@@ -404,10 +439,26 @@ impl RedisFront {
     ) {
         let Self { connections, calls, unknown, bytes, scratch, .. } = self;
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
-        let Outstanding { expected, answers, requests, keys, .. } = connection.outstanding.take().expect("its call");
+        let Outstanding { mut expected, answers, requests, keys, .. } =
+            connection.outstanding.take().expect("its call");
         if matches!(completion, Completion::Unknown(_)) {
             // R10.18: it ends later, and is named then.
             unknown.note(call, conn, keys);
+        }
+        if let Expected::Pages(table, whole) = &mut expected {
+            match whole.next(completion, &mut Asking { now, table: *table, session, out }) {
+                Next::Asks(call) => {
+                    calls.insert(call, Owner::Connection(conn));
+                    connection.outstanding = Some(Outstanding { call, expected, answers, requests, keys: Vec::new() });
+                }
+                Next::Replies(reply) => {
+                    if answers == [true] {
+                        send(conn, connection.protocol, &reply, out);
+                    }
+                    self.go_on(now, conn, session, out);
+                }
+            }
+            return;
         }
         if let Expected::Versions { now: seen, later } = &expected
             && multi::note_versions(connection, seen, completion)

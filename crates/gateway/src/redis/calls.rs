@@ -16,6 +16,7 @@ use kasha_wire::{OutcomeCode, Read};
 
 use super::connection::Watched;
 use super::unknown::Key;
+use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
 /// Requests that go together, at most.
@@ -59,6 +60,8 @@ pub enum Expected {
     Each(Vec<Merge>),
     /// The same as one list; before them as many checks. `EXEC`.
     Whole { checks: usize, commands: Vec<Merge> },
+    /// Pages of this table, for a command of no key.
+    Pages(TableId, Box<Whole>),
     /// Versions of keys that are to be watched: of those of one shard, and then the others.
     Versions { now: Vec<Key>, later: Vec<Vec<Key>> },
 }
@@ -266,6 +269,7 @@ pub fn replies(completion: &Completion, expected: &Expected, answers: &[bool]) -
         }
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
+        Expected::Pages(..) => unreachable!("they are taken one by one"),
     }
     Ended::Replies(bytes)
 }
@@ -312,7 +316,7 @@ fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &m
 
 /// The reply to what has no result (R10.2): `TRYAGAIN` and `OOM` were certainly not executed, `UNKNOWN` may have been. And whether it never can be as
 /// it is.
-fn failure(completion: &Completion) -> (String, bool) {
+pub(super) fn failure(completion: &Completion) -> (String, bool) {
     match completion {
         Completion::NotExecuted(WhyNot::OutOfMemory) => {
             ("OOM command not allowed when used memory > 'maxmemory'. (K0312)".to_owned(), true)
@@ -320,12 +324,14 @@ fn failure(completion: &Completion) -> (String, bool) {
         Completion::NotExecuted(
             why @ (WhyNot::Conflict
             | WhyNot::Overloaded
+            | WhyNot::Level
             | WhyNot::DeadlineBeforeSend(_)
             | WhyNot::DeadlineCancelled
             | WhyNot::Cancelled),
         ) => (format!("TRYAGAIN {why}"), false),
         Completion::NotExecuted(why) => (format!("ERR {why}"), true),
         Completion::Unknown(why) => (format!("UNKNOWN {why}"), false),
+        Completion::ReadFailed(WhyFailed::NotPossible(why @ WhyNot::Level)) => (format!("TRYAGAIN {why}"), false),
         Completion::ReadFailed(why @ (WhyFailed::NotPossible(_) | WhyFailed::Refused(_))) => {
             (format!("ERR {why}"), true)
         }

@@ -1,6 +1,7 @@
 //! Commands that a front answers from what it knows: connections, and the server.
 
 use kasha_commands::{Command as Name, Item, ReplyWriter, Row, describe};
+use kasha_types::UnixMillis;
 
 use super::connection::{Connection, DATABASES, Replies};
 use super::{info, settings};
@@ -14,6 +15,8 @@ pub const REDIS_VERSION: &str = "7.2.4";
 pub struct Known {
     /// `f`.
     pub faults: u8,
+    /// The unix time, if it is known.
+    pub unix: Option<UnixMillis>,
 }
 
 /// The reply to a command of one or more words whose arity is right.
@@ -43,6 +46,10 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known, connection: &mut Connect
         | Name::Cluster => {
             no_subcommand(row, words, out);
         }
+        Name::Time => match known.unix {
+            Some(unix) => tell_time(unix, out),
+            None => out.item(Item::Error("TRYAGAIN the cluster does not know the time of day yet")),
+        },
         Name::Info => info::info(&words[1..], out),
         // R10.16: what is answered is durable on all machines that it has to be on.
         Name::Wait => wait(words, known, out),
@@ -50,6 +57,15 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known, connection: &mut Connect
         _ if row.container().is_some() => answer_sub(row, words, connection, out),
         other => out.item(Item::Error(&format!("ERR '{}' is not known here yet", other.row().name))),
     }
+}
+
+/// **R10.12** The time is what the session takes ClusterTime for, by which values end. It goes on in milliseconds.
+pub fn tell_time(unix: UnixMillis, out: &mut ReplyWriter<'_>) {
+    const MILLIS_A_SECOND: u64 = 1000;
+    const MICROS_A_MILLI: u64 = 1000;
+    let (seconds, micros) = (unix.0 / MILLIS_A_SECOND, unix.0 % MILLIS_A_SECOND * MICROS_A_MILLI);
+    let [seconds, micros] = [seconds, micros].map(|number| number.to_string());
+    out.each(Item::List(2), [Item::Bytes(seconds.as_bytes()), Item::Bytes(micros.as_bytes())]);
 }
 
 /// The reply to a container without one of its subcommands.
