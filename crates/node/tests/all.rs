@@ -2,6 +2,7 @@
 
 mod cleaning;
 mod cleaning_crashes;
+mod commands;
 mod common;
 mod distributed;
 mod expiry;
