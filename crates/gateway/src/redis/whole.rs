@@ -336,6 +336,8 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
+    use kasha_commands::Items;
+
     use super::*;
 
     #[test]
@@ -354,6 +356,67 @@ mod tests {
         ] {
             assert_eq!(cursor(word), expected, "{}", word.escape_ascii());
         }
+    }
+
+    fn page(next: u64, names: &[&str]) -> ScannedPage {
+        let keys = names.iter().map(|name| (1, name.as_bytes().to_vec())).collect();
+        let next = ScanCursor::from_number(next).filter(|next| *next != ScanCursor::START);
+        ScannedPage { next, in_shard: 9, keys }
+    }
+
+    /// The cursor and how many names are told, if the scan ends here.
+    fn told(next: Option<Next>) -> Option<(Vec<u8>, u32)> {
+        let Next::Replies(bytes) = next? else { panic!("a page asks for nothing") };
+        let mut items = Items::of(&bytes).map(|item| item.expect("sound"));
+        let (Some(Item::List(2)), Some(Item::Bytes(cursor)), Some(Item::List(count))) =
+            (items.next(), items.next(), items.next())
+        else {
+            panic!("{}", bytes.escape_ascii())
+        };
+        assert_eq!(items.count(), count as usize);
+        Some((cursor.to_vec(), count))
+    }
+
+    #[test]
+    fn r10_15_a_scan_ends_with_as_many_keys_as_it_was_to_look_at() {
+        let scan = |words: &[&[u8]]| match Scan::parse(&[&[&b"scan"[..], b"0"], words].concat()) {
+            Ok(scan) => scan,
+            Err(ended) => panic!("{ended:?}"),
+        };
+        let mut few = scan(&[b"COUNT", b"3", b"match", b"a*"]);
+        assert_eq!(told(few.on_page(&page(5, &["ab", "b", "c"]))), Some((b"5".to_vec(), 1)), "it has looked at three");
+        let mut one = scan(&[]);
+        assert_eq!(told(one.on_page(&page(7, &["a"]))), Some((b"7".to_vec(), 1)), "a page is enough for ten");
+        let mut many = scan(&[b"COUNT", b"1000000000"]);
+        let mut pages = 1;
+        let end = loop {
+            if let Some(end) = told(many.on_page(&page(pages, &["a"]))) {
+                break end;
+            }
+            pages += 1;
+        };
+        assert_eq!((end, pages), ((b"16".to_vec(), 16), SCAN_PAGES_MAX), "whatever COUNT is");
+        let mut last = scan(&[b"COUNT", b"1000"]);
+        assert_eq!(told(last.on_page(&page(9, &["a"]))), None);
+        assert_eq!(last.from.number(), 9);
+        assert_eq!(told(last.on_page(&page(0, &["b"]))), Some((b"0".to_vec(), 2)), "the end");
+        for none in [&[&b"TYPE"[..], b"hash"][..], &[b"TYPE", b"nonsense"]] {
+            let words = [&[&b"scan"[..], b"0"], none].concat();
+            assert_eq!(told(Scan::parse(&words).err()), Some((b"0".to_vec(), 0)));
+        }
+        let random = [&b"scan"[..], b"18446744073709551615"];
+        assert_eq!(told(Scan::parse(&random).err()), Some((b"0".to_vec(), 0)));
+    }
+
+    #[test]
+    fn keys_that_are_too_many_are_told_so() {
+        let pattern = Pattern::of(Some(b"*"));
+        let mut keys = Keys { pattern, from: ScanCursor::START, found: Found::default() };
+        let long = "x".repeat(60_000);
+        let pages = (1..).find_map(|number| keys.on_page(&page(number, &[&long])).map(|end| (number, end)));
+        let Some((pages, Next::Replies(reply))) = pages else { panic!("it ends") };
+        assert_eq!(pages as usize, KEYS_BYTES_MAX / 60_005 + 1);
+        assert!(matches!(Items::of(&reply).next(), Some(Ok(Item::Error(text))) if text.contains("use SCAN")));
     }
 
     #[test]
