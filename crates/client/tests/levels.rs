@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::common::{CLIENT, DONE, Net, TABLE};
 use kasha_client::session::{CallId, CallOptions, Completion, TransactionParts, WhyFailed, WhyNot};
-use kasha_commands::find;
 use kasha_machine::Endpoint;
 use kasha_types::{ConfigVersion, UnixMillis};
 use kasha_wire::operation::{CommandBuffer, OwnedOperation, PartOperation};
@@ -13,9 +12,8 @@ use kasha_wire::{Kind, Later, Level, Update, message};
 fn of_commands(commands: &[&[&str]]) -> TransactionParts {
     let mut parts = TransactionParts::default();
     for words in commands {
-        let row = find(words[0].as_bytes()).expect("a command");
-        let words = words[1..].iter().map(|word| word.as_bytes());
-        let buffer = CommandBuffer::new(row, words).expect("within the limits");
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let buffer = CommandBuffer::of_words(&words).expect("a command");
         parts.push(TABLE, &PartOperation::Command(buffer.as_command()));
     }
     parts

@@ -334,11 +334,7 @@ impl State {
             | Command::MemberStays { .. }
             | Command::GroupWanted { .. }
             | Command::Raise { .. } => self.apply_of_group(command),
-            // What is told has it from the level on that knows it; below that a member of an earlier release must count the same (R9.11).
-            Command::UnixOrigin { origin } => {
-                self.unix_origin = Some(*origin);
-                self.level >= Level::COMMANDS
-            }
+            Command::UnixOrigin { origin } => self.apply_unix_origin(*origin),
             Command::ReserveTime { .. }
             | Command::ReserveClients { .. }
             | Command::Timing { .. }
@@ -347,6 +343,12 @@ impl State {
                 false
             }
         }
+    }
+
+    /// What is told has it from the level on that knows it. Below that a member of an earlier release must count the same (R9.11).
+    fn apply_unix_origin(&mut self, origin: UnixMillis) -> bool {
+        self.unix_origin = Some(origin);
+        self.level >= Level::COMMANDS
     }
 
     /// What is in the state, and in no configuration.

@@ -2,7 +2,6 @@
 //! memory is full.
 
 use crate::common::{Core, Heard, SHARD, TABLE, configuration};
-use kasha_commands::{Item, ReplyWriter, find};
 use kasha_types::{ClusterTime, Epoch, ListVersion, NodeId, UnixMillis};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{Envelope, ReadView};
@@ -18,9 +17,8 @@ const ORIGIN: UnixMillis = UnixMillis(1_700_000_000_000);
 fn parts(commands: &[&str]) -> PartsBuffer {
     let mut parts = PartsBuffer::default();
     for command in commands {
-        let mut words = command.split(' ').map(str::as_bytes);
-        let row = find(words.next().expect("a name")).expect("a command");
-        let buffer = CommandBuffer::new(row, words).expect("within the limits");
+        let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+        let buffer = CommandBuffer::of_words(&words).expect("a command");
         parts.push(TABLE, &PartOperation::Command(buffer.as_command()));
     }
     parts
@@ -59,14 +57,17 @@ fn replies(heard: Option<Heard>) -> Vec<Vec<u8>> {
     each_part(&result).map(<[u8]>::to_vec).collect()
 }
 
-fn encoded(item: Item<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    ReplyWriter(&mut bytes).item(item);
-    bytes
-}
+// Replies, as results have them.
+const NIL: &[u8] = &[0];
+const OK: &[u8] = &[2];
 
 fn number(number: i64) -> Vec<u8> {
-    encoded(Item::Number(number))
+    [&[5][..], &number.to_le_bytes()].concat()
+}
+
+fn bytes(bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).expect("short");
+    [&[6][..], &len.to_le_bytes(), bytes].concat()
 }
 
 fn tell(core: &mut Core, version: u64, level: Level, origin: Option<UnixMillis>) {
@@ -81,8 +82,8 @@ fn r7_6_a_command_waits_until_the_cluster_has_its_level() {
     assert_eq!(run(&mut core, (1, 1), &["set k v"]), BUSY);
     assert!(matches!(query(&mut core, &["get k"]), Some(Heard::ReadRefused)));
     tell(&mut core, 3, Level::COMMANDS, None);
-    assert_eq!(replies(run(&mut core, (1, 1), &["set k v"])), [encoded(Item::Ok)]);
-    assert_eq!(replies(query(&mut core, &["get k"])), [encoded(Item::Bytes(b"v"))]);
+    assert_eq!(replies(run(&mut core, (1, 1), &["set k v"])), [OK.to_vec()]);
+    assert_eq!(replies(query(&mut core, &["get k"])), [bytes(b"v")]);
 }
 
 #[test]
@@ -91,13 +92,13 @@ fn r10_12_an_end_is_told_as_it_was_said() {
     tell(&mut core, 3, Level::COMMANDS, None);
     // In 2024, and in September 2020.
     let (said, past) = ("1704067200123", "1600000000");
-    assert_eq!(replies(run(&mut core, (1, 1), &["set k v", "expire k 100"])), [encoded(Item::Ok), number(1)]);
+    assert_eq!(replies(run(&mut core, (1, 1), &["set k v", "expire k 100"])), [OK.to_vec(), number(1)]);
     let pexpireat = format!("pexpireat k {said}");
     for unknown in [&pexpireat[..], "pexpiretime k", "set k v exat 1704067200"] {
         assert_eq!(run(&mut core, (1, 2), &["set k w", unknown]), BUSY, "{unknown}");
     }
     assert!(matches!(query(&mut core, &["expiretime k"]), Some(Heard::ReadRefused)));
-    assert_eq!(replies(query(&mut core, &["get k", "pttl k"])), [encoded(Item::Bytes(b"v")), number(100_000)]);
+    assert_eq!(replies(query(&mut core, &["get k", "pttl k"])), [bytes(b"v"), number(100_000)]);
     tell(&mut core, 4, Level::COMMANDS, Some(ORIGIN));
     assert_eq!(
         replies(run(&mut core, (1, 2), &["pexpiretime k", &pexpireat, "pexpiretime k", "expiretime k", "pttl k"])),
@@ -137,7 +138,7 @@ fn r10_11_what_knows_the_time_of_day_replays_to_the_same() {
     assert_eq!(replies(again), replies(first));
     // Nobody can have answered it if this one does not know the time of day: it runs when its client sends it again.
     let mut core = restarted(None);
-    assert_eq!(replies(query(&mut core, &["get k"])), [encoded(Item::Nil)]);
+    assert_eq!(replies(query(&mut core, &["get k"])), [NIL.to_vec()]);
     assert_eq!(run(&mut core, (1, 1), &commands), BUSY);
 }
 

@@ -20,7 +20,6 @@ pub mod items;
 pub mod lifetime;
 pub mod participants;
 pub mod parts;
-mod summary;
 pub mod terms;
 
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};

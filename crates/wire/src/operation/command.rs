@@ -214,6 +214,13 @@ impl CommandBuffer {
         is_one.then_some(buffer)
     }
 
+    /// The command that these words are, its name first. `None`: they are none, or none that a shard executes.
+    #[must_use]
+    pub fn of_words(words: &[&[u8]]) -> Option<Self> {
+        let (name, words) = words.split_first()?;
+        Self::new(kasha_commands::find(name)?, words.iter().copied())
+    }
+
     /// Bytes of its words, with their lengths.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -10,7 +10,6 @@ use super::arguments::{OneKey, Source, Visitor};
 use super::command::Command;
 use super::condition::Condition;
 use super::excess::Excess;
-use super::summary::Summary;
 use super::terms::{Axes, Terms};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
@@ -45,6 +44,38 @@ pub struct Part<'a> {
     pub table: TableId,
     /// What the part does to the key, or demands of the key.
     pub operation: PartOperation<'a>,
+}
+
+/// What is true of some of the parts, or of all: found while they are decoded, so that nobody goes through them again to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Summary {
+    /// One of them gives its key a lifetime.
+    have_lifetime: bool,
+    /// One of them says or tells a time of day.
+    know_time_of_day: bool,
+    /// All of them can only give memory back.
+    only_free: bool,
+    /// The level that all of them need (R7.6).
+    level: Level,
+}
+
+impl Summary {
+    /// Of no part.
+    const EMPTY: Self = Self { have_lifetime: false, know_time_of_day: false, only_free: true, level: Level::FIRST };
+
+    /// One more part.
+    fn add(&mut self, part: &PartOperation<'_>) {
+        self.have_lifetime |= part.has_lifetime();
+        self.know_time_of_day |= part.knows_time_of_day();
+        self.only_free &= part.only_frees();
+        self.level = self.level.max(part.row().level);
+    }
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self::EMPTY
+    }
 }
 
 /// The parts of a transaction, still encoded; checked, so that going through them cannot fail.
@@ -436,10 +467,7 @@ mod tests {
     #[test]
     fn parts_only_free_memory_if_each_of_them_does() {
         const DELETE: PartOperation<'_> = PartOperation::Update(Update::delete(b"k"));
-        let command = |name: &[u8], words: &[&'static [u8]]| {
-            let row = kasha_commands::find(name).expect("a command");
-            CommandBuffer::new(row, words.iter().copied()).expect("within the limits")
-        };
+        let command = |words: &[&[u8]]| CommandBuffer::of_words(words).expect("a command");
         let only_free = |parts: &[PartOperation<'_>]| {
             let mut buffer = PartsBuffer::default();
             parts.iter().for_each(|operation| buffer.push(TableId(1), operation));
@@ -447,11 +475,11 @@ mod tests {
             assert_eq!(parts.slice(0, parts.count()), parts);
             parts.only_free()
         };
-        let (del, unlink) = (command(b"del", &[b"k", b"other"]), command(b"unlink", &[b"k"]));
-        let (over, soon) = (command(b"expire", &[b"k", b"-1"]), command(b"pexpire", &[b"k", b"1"]));
+        let (del, unlink) = (command(&[b"del", b"k", b"other"]), command(&[b"unlink", b"k"]));
+        let (over, soon) = (command(&[b"expire", b"k", b"-1"]), command(&[b"pexpire", b"k", b"1"]));
         let frees = [&del, &unlink, &over].map(|buffer| PartOperation::Command(buffer.as_command()));
         assert!(only_free(&frees) && only_free(&[DELETE]) && only_free(&[DELETE, frees[0]]));
-        let get_del = command(b"getdel", &[b"k"]);
+        let get_del = command(&[b"getdel", b"k"]);
         for other in [HAS, PUT, PartOperation::Command(soon.as_command()), PartOperation::Command(get_del.as_command())]
         {
             assert!(!only_free(&[other]) && !only_free(&[frees[0], other]), "{other:?}");
