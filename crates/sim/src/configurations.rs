@@ -266,4 +266,18 @@ pub(crate) mod tests {
         lacking.shards.clear();
         assert!(what_lacks(&lacking).expect("every shard").contains("has not begun"));
     }
+
+    #[test]
+    fn r10_12_the_unix_origin_is_told_once_and_then_always() {
+        let violations = |told: &[(u64, u16, Option<u64>)]| {
+            let mut grow = ConfigurationsGrow::default();
+            for &(version, level, origin) in told {
+                grow.take_origin(ConfigVersion(version), Level(level), origin.map(UnixMillis));
+            }
+            grow.take_violations().len()
+        };
+        assert_eq!(violations(&[(1, 1, None), (2, 2, None), (4, 2, Some(7)), (5, 2, Some(7)), (3, 2, None)]), 0);
+        assert_eq!(violations(&[(1, 2, Some(7)), (2, 2, Some(8))]), 1, "another one");
+        assert_eq!(violations(&[(1, 2, Some(7)), (2, 2, None)]), 1, "forgotten");
+    }
 }
