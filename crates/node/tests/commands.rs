@@ -111,6 +111,21 @@ fn r10_12_an_end_is_told_as_it_was_said() {
     assert_eq!(replies(run(&mut core, (1, 3), &[&over, "exists k"])), [number(1), number(0)]);
 }
 
+/// Who does not wait for the time of day is told that nothing was executed (R10.2).
+#[test]
+fn r2_2_what_waits_for_the_time_of_day_can_be_cancelled() {
+    let mut core = Core::serving();
+    tell(&mut core, 3, Level::COMMANDS, None);
+    let commands = ["set k v exat 1704067200"];
+    assert_eq!(run(&mut core, (1, 1), &commands), BUSY);
+    let cancelled = core.send(Kind::Cancel, &body((1, 1), &commands, 1000));
+    let is_cancelled = |heard: &Option<Heard>| matches!(heard, Some(Heard::Answer { result, .. }) if result[..] == [OutcomeCode::Cancelled as u8]);
+    assert!(is_cancelled(&cancelled), "{cancelled:?}");
+    tell(&mut core, 4, Level::COMMANDS, Some(ORIGIN));
+    let late = run(&mut core, (1, 1), &commands);
+    assert!(is_cancelled(&late), "{late:?}");
+}
+
 /// A primary promises `EXPIREAT` after one round trip, and dies. The next one has the time of day from the configuration that promotes it.
 #[test]
 fn r10_11_what_knows_the_time_of_day_replays_to_the_same() {

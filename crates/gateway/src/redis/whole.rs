@@ -318,9 +318,11 @@ impl Random {
             return Some(reply(|out| out.item(Item::Bytes(name))));
         }
         let next = if page.in_shard == 0 { self.behind_empty_shard(asking).unwrap_or(page.next) } else { page.next };
+        // The end comes twice where the first place is in what a page that is the last one has passed.
+        let is_over = self.is_around && next.is_none_or(|next| next >= self.begin);
         self.is_around |= next.is_none();
         self.from = next.unwrap_or(ScanCursor::START);
-        (self.is_around && self.from >= self.begin).then(|| reply(|out| out.item(Item::Nil)))
+        is_over.then(|| reply(|out| out.item(Item::Nil)))
     }
 
     /// The tablet behind this one, if the page has told that its shard has no key: of a shard's tablets only the first one tells it.

@@ -18,7 +18,7 @@ use kasha_wire::{Configuration, Refusal, Update};
 
 use crate::request::Condition;
 use crate::request::path::{RequestPath, Stop};
-use crate::request::{Origin, Received, Why, Wish};
+use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
 /// This shard, in this term, may run it. Its slots are known.
@@ -97,10 +97,12 @@ impl RequestPath<'_> {
     }
 
     /// What needs a higher level, or the time of day, does not run before that is known here. Who has answered it knew it, and so does
-    /// whoever came after (R10.12): what a witness holds was not answered then, and runs when its client sends it again.
+    /// whoever came after (R10.12): what a witness holds was not answered then, and runs when its client sends it again. Who gives it up
+    /// meanwhile may do so.
     #[cold]
     fn check_known(&self, origin: Origin, parts: Parts<'_>) -> Result<(), Stop> {
-        if self.core.knows_enough_for(parts) {
+        let gives_up = matches!(origin, Origin::Client(Caller { wish: Wish::Cancel, .. }));
+        if gives_up || self.core.knows_enough_for(parts) {
             return Ok(());
         }
         Err(Stop::refuse(match origin {
