@@ -169,6 +169,11 @@ impl Session {
         }
     }
 
+    /// A random number, of the session's seed.
+    pub fn draw(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
     /// Whether the session has a configuration and a client id, so that updates can be sent at once.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -4,6 +4,7 @@ mod common;
 mod distributed;
 mod identities;
 mod interactive;
+mod levels;
 mod model;
 mod names;
 mod readme;

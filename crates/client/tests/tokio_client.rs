@@ -83,10 +83,12 @@ impl Server {
                 incarnation: Incarnation(1),
             }
             .into(),
-            AnyMessage::GetConfiguration(_) => {
-                message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: configuration.clone() }
-                    .into()
+            AnyMessage::GetConfiguration(_) => message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
+                configuration: configuration.clone(),
             }
+            .into(),
             AnyMessage::OpenSession(message::OpenSession { nonce }) => {
                 let lease_expiry = ClusterTime(300_000);
                 message::SessionOpened { nonce, client: ClientId(1), lease_expiry, cluster_time }.into()

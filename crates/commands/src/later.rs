@@ -5,7 +5,7 @@ const LATER: &str = "
     acl bgrewriteaof bgsave blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin debug dump eval eval_ro evalsha
     evalsha_ro failover fcall fcall_ro function geoadd geodist geohash geopos georadius georadius_ro georadiusbymember
     georadiusbymember_ro geosearch geosearchstore hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset
-    hrandfield hscan hset hsetnx hstrlen hvals incrbyfloat lastsave lindex linsert llen lmove lmpop lolwut lpop lpos lpush lpushx lrange lrem
+    hrandfield hscan hset hsetnx hstrlen hvals lastsave lindex linsert llen lmove lmpop lolwut lpop lpos lpush lpushx lrange lrem
     lset ltrim memory migrate module monitor move pfadd pfcount pfdebug pfmerge pfselftest psubscribe psync publish pubsub
     punsubscribe replconf replicaof restore restore-asking role rpop rpoplpush rpush rpushx sadd save scard script sdiff
     sdiffstore shutdown sinter sintercard sinterstore sismember slaveof smembers smismember smove sort sort_ro spop spublish

@@ -20,5 +20,5 @@ mod table;
 pub use find::{find, find_sub, find_told};
 pub use keys::{KeyFlags, KeySpec};
 pub use reply::{Item, Items, ReplyWriter};
-pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row};
+pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row, TimeOfDay};
 pub use table::Command;

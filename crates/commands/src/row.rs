@@ -148,6 +148,20 @@ impl Group {
     }
 }
 
+/// Whether what a command does depends on the time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeOfDay {
+    /// It does not.
+    Never,
+    /// It does, whatever its words are.
+    Always,
+    /// It does if an option says so, which stands behind so many words.
+    InOptions {
+        /// Words that are no options, without the command's name.
+        behind: usize,
+    },
+}
+
 /// What is said of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -192,6 +206,17 @@ impl Row {
                 | Command::Ttl
                 | Command::PTtl
         )
+    }
+
+    /// Whether what it does depends on the time of day (R10.12).
+    #[must_use]
+    pub const fn time_of_day(&self) -> TimeOfDay {
+        match self.command {
+            Command::ExpireAt | Command::PExpireAt | Command::ExpireTime | Command::PExpireTime => TimeOfDay::Always,
+            Command::Set => TimeOfDay::InOptions { behind: 2 },
+            Command::GetEx => TimeOfDay::InOptions { behind: 1 },
+            _ => TimeOfDay::Never,
+        }
     }
 
     /// Whether what it writes, to one key, and what it answers is bounded by its request's length, whatever its key holds (R8.13).

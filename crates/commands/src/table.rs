@@ -120,6 +120,7 @@ String {
     GetSet "getset" changes(12) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Sets a key; tells the string before";
     Incr "incr" changes(13) 2 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds 1 to a number";
     IncrBy "incrby" changes(14) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number to a number";
+    IncrByFloat "incrbyfloat" changes(15) 3 "2.6.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number with a fraction to a number";
     Lcs "lcs" reads(109) -3 "7.0.0" [READONLY] [STRING] [KeySpec { last: 1, ..one(READS) }] [] "The longest sequence that two strings have in common";
     MGet "mget" reads(110) -2 "1.0.0" [READONLY FAST] [STRING] [all(READS)] ["request_policy:multi_shard"] "The strings at several keys";
     MSet "mset" changes(16) -3 "1.0.1" [WRITE DENYOOM] [STRING] [KeySpec::pairs(OVERWRITES)]

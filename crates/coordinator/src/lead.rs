@@ -10,6 +10,7 @@ use kasha_machine::{Askers, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, ConfigVersion, CoreId, MemberId, ShardId, Tick, UnixMillis};
 use kasha_viewstamped::RoundNumber;
+use kasha_wire::Later;
 use kasha_wire::message::{ConfigurationIs, Heartbeat};
 
 use crate::evidence::Sight;
@@ -327,8 +328,9 @@ impl Leading<'_> {
         if lead.push_to.is_empty() && !lead.askers.is_telling() {
             return;
         }
-        let (configuration, level) = (ledger.decided().configuration.clone(), ledger.decided().level);
-        let frame = out.encode(&ConfigurationIs { configuration, level });
+        let &State { ref configuration, level, unix_origin, .. } = ledger.decided();
+        let (configuration, unix_origin) = (configuration.clone(), Later::at(level, unix_origin));
+        let frame = out.encode(&ConfigurationIs { configuration, level, unix_origin });
         let askers = lead.askers.take(version, frame.len()).into_iter().map(Endpoint::Conn);
         for to in std::mem::take(&mut lead.push_to).into_iter().chain(askers) {
             outbox.send(to, frame, ledger.all_decided(), out);

@@ -148,13 +148,14 @@ impl kasha_viewstamped::State for State {
 mod tests {
     use kasha_types::{ClientId, ClusterId, NodeId};
     use kasha_viewstamped::State as Replicated;
-    use kasha_wire::GroupMember;
+    use kasha_wire::{GroupMember, Levels};
 
     use super::*;
     use crate::CoordinatorOptions;
 
     fn after(operations: &[Vec<u8>]) -> State {
-        let options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        let mut options = CoordinatorOptions::new(ClusterId(1), 3, 2, 1, ([127, 0, 0, 1], 1).into());
+        options.levels = Levels::new(Level::FIRST, Level::FIRST).unwrap();
         let mut state = State::new(&options);
         for bytes in operations {
             Replicated::permits(&state, bytes).unwrap();

@@ -334,15 +334,21 @@ impl State {
             | Command::MemberStays { .. }
             | Command::GroupWanted { .. }
             | Command::Raise { .. } => self.apply_of_group(command),
+            Command::UnixOrigin { origin } => self.apply_unix_origin(*origin),
             Command::ReserveTime { .. }
             | Command::ReserveClients { .. }
-            | Command::UnixOrigin { .. }
             | Command::Timing { .. }
             | Command::BoundLeases { .. } => {
                 self.apply_unpublished(command);
                 false
             }
         }
+    }
+
+    /// What is told has it from the level on that knows it. Below that a member of an earlier release must count the same (R9.11).
+    fn apply_unix_origin(&mut self, origin: UnixMillis) -> bool {
+        self.unix_origin = Some(origin);
+        self.level >= Level::COMMANDS
     }
 
     /// What is in the state, and in no configuration.
@@ -353,7 +359,6 @@ impl State {
             }
             Command::ReserveClients { below } => self.clients_below = below,
             Command::Timing { timing } => self.timing = Some(timing),
-            Command::UnixOrigin { origin } => self.unix_origin = Some(origin),
             Command::BoundLeases { millis } => self.lease_bound_millis = millis,
             _ => unreachable!("it changes the configuration: {command:?}"),
         }

@@ -10,9 +10,9 @@ use kasha_wire::message::AdminOrder::{
     self, AddMember, Finalize, GroupOf, Lead, Lease, MinBackups, RemoveMember, SayLease, SayMinBackups,
 };
 use kasha_wire::message::{AdminOutcome, Administer, Administered};
-use kasha_wire::{AnyMessage, Level, Levels, ShardPhase};
+use kasha_wire::{AnyMessage, Later, Level, Levels, ShardPhase};
 
-use crate::common::{MemoryDisk, World};
+use crate::common::{CLIENT, MemoryDisk, World, options};
 use crate::group::{Group, SIZE, STRANGER, first_identity, process_options};
 
 impl Group {
@@ -222,26 +222,53 @@ impl Group {
 fn r7_6_the_level_rises_when_every_process_can_work_at_it() {
     let mut group = Group::serving();
     assert!(matches!(group.order(Finalize), Some(AdminOutcome::Done(_))), "the highest that there is");
-    group.upgrade(0, levels(1, 2));
+    group.upgrade(0, levels(1, 3));
     group.obey(Lead(NodeId(1)));
     group.run(1_000);
     let why = group.refuses(Finalize);
-    assert!(why.contains("none above level 1") && why.contains("K0511"), "{why}");
-    [1, 2].into_iter().for_each(|index| group.upgrade(index, levels(1, 2)));
+    assert!(why.contains("none above level 2") && why.contains("K0511"), "{why}");
+    [1, 2].into_iter().for_each(|index| group.upgrade(index, levels(1, 3)));
     let told = group.obey(Finalize);
-    assert!(told.contains("level 2"), "{told}");
+    assert!(told.contains("level 3"), "{told}");
     group.run(500);
-    assert!((0..3).all(|index| group.member(index).coordinator.state().level() == Level(2)));
+    assert!((0..3).all(|index| group.member(index).coordinator.state().level() == Level(3)));
     // A process that can only work at the level before is refused, and says why. It writes nothing.
     assert_eq!(group.goodbyes, Vec::<String>::new());
-    group.levels.insert(2, levels(1, 1));
+    group.levels.insert(2, levels(1, 2));
     group.run(300);
     assert!(group.goodbyes.iter().any(|why| why.contains("K0511")), "{:?}", group.goodbyes);
     group.kill(2);
     let disk = MemoryDisk { durable: group.folders.remove(&2).unwrap(), ..MemoryDisk::default() };
-    let options = CoordinatorOptions { levels: levels(1, 1), ..process_options(2, 99, first_identity(2)) };
+    let options = CoordinatorOptions { levels: levels(1, 2), ..process_options(2, 99, first_identity(2)) };
     let refused = World::try_new(options, disk, group.now).err().unwrap();
     assert!(refused.to_string().contains("K0511"), "{refused}");
+}
+
+/// R10.12, R7.6: below level 2 the unix time of ClusterTime 0 is known, and not told; a member of the release before counts the same. With the
+/// level it is in a configuration, and in every later one.
+#[test]
+fn r10_12_the_unix_origin_is_told_from_level_2_on() {
+    let mut world = World::new(CoordinatorOptions { levels: levels(1, 1), ..options(3, 1, 1) });
+    (1..=3).for_each(|id| world.add_node(id, 1));
+    world.run(3_000);
+    let origin = world.coordinator.state().unix_origin().expect("a leader has read its clock");
+    let version = world.config().version;
+    assert!(!world.told_origins.is_empty() && world.told_origins.values().all(|told| told.get().is_none()));
+    // The next release, on the same folder.
+    world.options.levels = levels(1, 2);
+    world.restart();
+    world.run(2_000);
+    assert_eq!((world.config().version, world.coordinator.state().level()), (version, Level(1)));
+    world.told_origins.clear();
+    let order = Administer { nonce: 1, order: Finalize };
+    world.send(CLIENT, &order);
+    world.run(500);
+    assert_eq!(world.coordinator.state().level(), Level(2));
+    world.node(2).up = false;
+    world.run(3_000);
+    let told = world.told_origins.clone();
+    assert!(told.len() >= 2 && world.config().version > version.next(), "{told:?}");
+    assert!(told.values().all(|told| *told == Later::at(Level(2), Some(origin))), "{told:?}");
 }
 
 /// A size that nobody chose: as large as the nodes allow.

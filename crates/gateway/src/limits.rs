@@ -12,6 +12,15 @@ pub const CANCEL_GRACE: Duration = Duration::from_millis(600);
 /// Within this a request of the Redis protocol is told something: Jedis gives up after two seconds (R10.2).
 pub const REPLIED_WITHIN: Duration = Duration::from_millis(1800);
 
+/// Keys of a page that `SCAN` or `KEYS` asks a shard for: about as many as a node looks at for one.
+pub const SCAN_PAGE: u32 = 192;
+
+/// Pages of one `SCAN`, whatever its `COUNT` is.
+pub const SCAN_PAGES_MAX: u64 = 16;
+
+/// Names that `KEYS` tells, together: a connection takes a reply in one piece.
+pub const KEYS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// Requests of one connection that wait for earlier ones. From so many on no more is read from it, until half of them are begun.
 pub const WAITING_REQUESTS_MAX: usize = 1024;
 

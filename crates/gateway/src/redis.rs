@@ -21,6 +21,7 @@ mod multi;
 mod settings;
 mod tables;
 mod unknown;
+mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -41,6 +42,7 @@ use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
 use gathered::{Batch, Gathered, Run, Share};
 use tables::{Found, Tables};
 use unknown::{Key, Unknown};
+use whole::{Asking, Next, Whole};
 
 /// The reply to a request of which a word is longer than what is kept.
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -179,12 +181,43 @@ impl Doing<'_> {
 
     /// Answers a command that the front can answer by itself, in the scratch buffer.
     fn answer(&mut self, row: &Row, words: &[&[u8]], connection: &mut Connection) {
-        let known = local::Known { session: self.session, options: self.options, clients: self.clients };
+        let Self { now, ref session, options, clients, .. } = *self;
+        let known = local::Known { session, options, clients, unix: session.unix_time(now) };
         local::answer(row, words, known, connection, &mut ReplyWriter(self.scratch));
     }
 
     fn known(&self) -> local::Known<'_> {
-        local::Known { session: self.session, options: self.options, clients: self.clients }
+        let Self { now, ref session, options, clients, .. } = *self;
+        local::Known { session, options, clients, unix: session.unix_time(now) }
+    }
+
+    /// Begins a command of no key.
+    fn begin_whole(
+        &mut self,
+        (conn, connection): (ConnId, &mut Connection),
+        (row, words): (&'static Row, &[&[u8]]),
+        is_answered: Option<bool>,
+    ) -> Begun {
+        // R10.18: what nobody knows the outcome of comes first, whatever its keys are.
+        if self.unknown.has(conn, Vec::new) {
+            return Begun::Blocked(Blocked::Unknown);
+        }
+        let database = connection.database;
+        let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
+        let mut asking = Asking { now: self.now, table, session: self.session, out: self.out };
+        let (whole, next) = Whole::begin(row, words, &mut asking);
+        match (whole, next) {
+            (Some(whole), Next::Asks(call)) => {
+                let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
+                let expected = Expected::Pages(table, Box::new(whole));
+                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
+            }
+            (_, Next::Replies(reply)) => {
+                self.scratch.extend_from_slice(&reply);
+                Begun::Answered(None)
+            }
+            (None, Next::Asks(_)) => unreachable!("who asks is under way"),
+        }
     }
 
     /// Begins a request that has been taken.
@@ -219,11 +252,14 @@ impl Doing<'_> {
             return begun;
         }
         match row.class {
+            Class::Local if row.command == Name::Time && self.known().unix.is_none() => {
+                self.begin_whole((conn, connection), (row, words), request.is_answered)
+            }
             Class::Local => {
                 self.answer(row, words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
-            Class::Composed => self.reply(Item::Error(&format!("ERR '{}' is not known here yet", row.name))),
+            Class::Composed => self.begin_whole((conn, connection), (row, words), request.is_answered),
             Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
         }
     }
@@ -518,12 +554,27 @@ impl RedisFront {
         let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
-        let Some(Outstanding::Call { expected, is_answered, keys, .. }) = connection.outstanding.take() else {
+        let Some(Outstanding::Call { mut expected, is_answered, keys, .. }) = connection.outstanding.take() else {
             unreachable!("its call")
         };
         if matches!(completion, Completion::Unknown(_)) {
             // R10.18: it ends later, and is named then.
             unknown.note(call, vec![conn], keys);
+        }
+        if let Expected::Pages(table, whole) = &mut expected {
+            match whole.next(completion, &mut Asking { now, table: *table, session, out }) {
+                Next::Asks(call) => {
+                    calls.insert(call, Owner::Connection(conn));
+                    connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, keys: Vec::new() });
+                }
+                Next::Replies(reply) => {
+                    if is_answered {
+                        send(conn, connection.protocol, &reply, out);
+                    }
+                    self.go_on(now, conn, session, out);
+                }
+            }
+            return;
         }
         if let Expected::Versions { now: seen, later } = &expected
             && multi::note_versions(connection, seen, completion)

@@ -1,4 +1,5 @@
 //! All integration tests of this crate, as one program.
 
 mod hostile;
+mod pages;
 mod redis;

@@ -172,6 +172,29 @@ fn a_connection_that_is_not_to_be_answered_is_not() {
 }
 
 #[test]
+fn databases_are_chosen_by_number_and_stay_what_they_are() {
+    let told = World::told(b"SELECT 15\r\nSELECT 16\r\nSELECT -1\r\nSELECT x\r\nSWAPDB 0 1\r\n");
+    let lines: Vec<_> = told.split("\r\n").collect();
+    assert_eq!(lines[..3], ["+OK", "-ERR DB index is out of range", "-ERR DB index is out of range"]);
+    assert!(lines[3].starts_with("-ERR ") && lines[4].starts_with("-ERR SWAPDB is not known here"), "{told}");
+}
+
+#[test]
+fn r10_3_a_command_of_no_key_is_outstanding_as_any_other() {
+    let mut world = World::new();
+    for command in [&b"SCAN 0\r\n"[..], b"KEYS *\r\n", b"DBSIZE\r\n", b"RANDOMKEY\r\n", b"TIME\r\n"] {
+        let conn = ConnId(u64::from(command[0]));
+        world.send(conn, &[command, b"PING\r\n"].concat());
+        assert_eq!(world.said_to(conn), "", "{}", command.escape_ascii());
+    }
+    world.wait();
+    for conn in b"SKDRT".map(|letter| ConnId(u64::from(letter))) {
+        let said = world.said_to(conn);
+        assert!(said.starts_with("-TRYAGAIN") && said.ends_with("\r\n+PONG\r\n"), "{said}");
+    }
+}
+
+#[test]
 fn transactions_without_keys_need_no_cluster() {
     assert_eq!(World::told(b"EXEC\r\n"), "-ERR EXEC without MULTI\r\n");
     assert_eq!(World::told(b"MULTI\r\nEXEC\r\n"), "+OK\r\n*0\r\n");
@@ -219,9 +242,31 @@ fn r10_5_a_front_that_ends_takes_nothing_more_and_closes_behind_what_was_sent() 
 }
 
 fn word() -> impl Strategy<Value = Vec<u8>> {
-    const KNOWN: [&str; 16] = [
-        "get", "set", "multi", "exec", "watch", "client", "reply", "off", "skip", "on", "mset", "hello", "3", "config",
-        "k", "select",
+    const KNOWN: [&str; 24] = [
+        "scan",
+        "keys",
+        "dbsize",
+        "randomkey",
+        "time",
+        "count",
+        "match",
+        "0",
+        "get",
+        "set",
+        "multi",
+        "exec",
+        "watch",
+        "client",
+        "reply",
+        "off",
+        "skip",
+        "on",
+        "mset",
+        "hello",
+        "3",
+        "config",
+        "k",
+        "select",
     ];
     prop_oneof![
         prop::sample::select(&KNOWN[..]).prop_map(|word| word.as_bytes().to_vec()),

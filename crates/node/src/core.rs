@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use kasha_machine::{CoordinatorLinks, Data, Effect, Effects, FileName, Gate};
 use kasha_replication::Shipping;
-use kasha_store::SpareDraft;
+use kasha_store::{Moment, SpareDraft};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
     ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId, TableId, Tick,
-    Work, WorkSet,
+    UnixMillis, Work, WorkSet,
 };
 use kasha_wire::message::Words;
+use kasha_wire::operation::Parts;
 use kasha_wire::{Configuration, Durability, Level};
 
 use crate::NodeOptions;
@@ -36,6 +37,11 @@ pub(crate) struct Core {
     pub configuration: Option<Rc<Configuration>>,
     /// The level of the cluster, as the coordinator said last. It only rises.
     pub level: Level,
+    /// The unix time of ClusterTime 0, if a configuration that was obeyed has it (R10.12). It never changes.
+    ///
+    /// A primary that knows it has obeyed a configuration that has it. Who takes its place was promoted by a later one, and so knows it, too:
+    /// what depends on it comes to the same there.
+    pub unix_origin: Option<UnixMillis>,
     pub coordinator: CoordinatorLinks,
     /// Taken from the coordinator and the log only (R4.7).
     pub cluster_time: ClusterTime,
@@ -145,6 +151,7 @@ impl Core {
             options,
             configuration: None,
             level: Level::FIRST,
+            unix_origin: None,
             coordinator: CoordinatorLinks::with_seeds(seeds),
             cluster_time: ClusterTime(0),
             told_time: ToldTime::default(),
@@ -198,6 +205,16 @@ impl Core {
             is_ours && known.shard(shard).is_some_and(|config| config.epoch <= epoch)
         });
         is_newest || planted::is_on(Bug::PromiseForgotten) || planted::is_on(Bug::EpochUnfenced)
+    }
+
+    /// What an operation is executed at that was begun then.
+    pub fn moment(&self, begun: ClusterTime) -> Moment {
+        Moment { begun, origin: self.unix_origin }
+    }
+
+    /// Whether what these parts need is known here: a level of the cluster (R7.6), the time of day (R10.12).
+    pub fn knows_enough_for(&self, parts: Parts<'_>) -> bool {
+        parts.level() <= self.level && (self.unix_origin.is_some() || !parts.know_time_of_day())
     }
 
     pub fn learn_cluster_time(&mut self, time: ClusterTime) {

@@ -3,6 +3,7 @@
 mod batches;
 mod cleaning;
 mod cleaning_crashes;
+mod commands;
 mod common;
 mod distributed;
 mod expiry;

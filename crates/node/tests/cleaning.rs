@@ -59,10 +59,15 @@ fn started_as(epoch: u32, files: Files, memory: u64) -> Core {
     let version = u64::from(epoch) * 2;
     let mut recovering = configuration(version - 1, epoch, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1)];
-    again.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: recovering });
+    again.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: recovering,
+    });
     (0..200).for_each(|_| again.tick(30));
     again.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(version, epoch, ShardPhase::Serving),
     });
     again.heartbeat_answered();

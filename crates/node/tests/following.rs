@@ -112,7 +112,11 @@ fn promoted() -> Core {
     let mut core = Core::start(crate::common::Files::default(), 1 << 30);
     let mut recovering = configuration(3, 2, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: recovering });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: recovering,
+    });
     core
 }
 
@@ -136,7 +140,11 @@ fn report_of(end: LogPosition) -> message::FenceReport {
 fn backup(log: &Log) -> Core {
     let mut core = Core::start(crate::common::Files::default(), 1 << 30);
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(1, &members) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(1, &members),
+    });
     let (end, _) = fence(&mut core);
     attach(&mut core, 1, 1, end, AttachAt::Join(LogEnd::START));
     send_log(&mut core, log, 1);
@@ -157,10 +165,15 @@ fn r7_2_a_late_configuration_does_not_empty_a_member_that_was_attached_again_whe
     attach(&mut core, 2, 3, end, AttachAt::Keep(end.offset));
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: of_two(2, &[(2, MemberState::Complete, 1)]),
     });
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 3)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(4, &members) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(4, &members),
+    });
     assert_eq!(fence(&mut core), (log.end(), true), "a complete member has thrown its log away");
 }
 
@@ -232,10 +245,18 @@ fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
     let log = their_log(5);
     let mut core = backup(&log);
     let alone = [(2, MemberState::Complete, 1)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(2, &alone) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(2, &alone),
+    });
     assert_eq!(fence(&mut core), (log.end(), true), "it may be asked next, and then copies what it lacks");
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(3, &full) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(3, &full),
+    });
     assert_eq!(fence(&mut core).0.offset, LogEnd::START);
 }
 
@@ -248,7 +269,11 @@ fn d1_what_was_acknowledged_is_kept_until_the_set_is_whole_without_it() {
     send_log(&mut core, &log, 1);
     assert_eq!(acknowledged(&core).map(|acknowledgement| acknowledgement.end), Some(log.end().offset));
     let joined = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 2)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(2, &joined) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(2, &joined),
+    });
     assert_eq!(fence(&mut core), (log.end(), true), "the joiner does not hold it yet");
 }
 
@@ -366,7 +391,11 @@ fn again(files: crate::common::Files, boot: Option<BootId>) -> Core {
         (options.incarnation, options.boot) = (Incarnation((2 << 32) | 1), boot.unwrap_or(options.boot));
     });
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(1, &members) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(1, &members),
+    });
     core
 }
 
@@ -379,7 +408,11 @@ fn r3_1_an_acknowledgement_goes_with_the_replica_that_said_it() {
     core.slow_disk = true;
     send_from(&mut core, &their_log(6), 1, log.end().offset);
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: of_two(3, &full) });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: of_two(3, &full),
+    });
     core.slow_disk = false;
     core.tick(25);
     assert_eq!(acknowledged(&core), None);

@@ -51,10 +51,15 @@ fn d4_a_freed_segment_s_file_goes_after_an_fsync_of_the_word_of_it() {
         });
         let mut recovering = configuration(3, 2, ShardPhase::Recovering);
         recovering.shards[0].recover_from = vec![NodeId(1)];
-        again.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: recovering });
+        again.message(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
+            configuration: recovering,
+        });
         (0..5).for_each(|_| again.tick(30));
         again.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(4, 2, ShardPhase::Serving),
         });
         again.heartbeat_answered();
@@ -85,10 +90,15 @@ fn a_segment_of_keys_that_came_and_went_is_freed() {
     recovering.shards[0].recover_from = vec![NodeId(1)];
     let files = core.shell.files.clone();
     let mut again = Core::start_with(files, 64 << 20, |options| options.incarnation = Incarnation((2 << 32) | 1));
-    again.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: recovering });
+    again.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: recovering,
+    });
     (0..5).for_each(|_| again.tick(30));
     again.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(4, 2, ShardPhase::Serving),
     });
     again.heartbeat_answered();
@@ -189,7 +199,11 @@ fn joiner(memory_max_bytes: u64) -> Core {
     let member = |node, state| Member { node, state, since: ConfigVersion(1) };
     config.shards[0].members =
         vec![member(PRIMARY.node, MemberState::Complete), member(JOINER.node, MemberState::Joining)];
-    joiner.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: config });
+    joiner.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: config,
+    });
     joiner
 }
 

@@ -28,11 +28,19 @@ fn sample() -> Files {
     let other = TableId(0x0102_0304);
     with.tables.push(TableInfo { table: other, name: "other".into() });
     with.tablets.push(Tablet { table: other, ..with.tablets[0] });
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: with });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: with,
+    });
     let put = Update::put(b"k", b"v");
     let body = Core::body_with((1, 1), 1, None, &put, |head| head.table = other);
     core.send(kasha_wire::frame::Kind::Request, &body);
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: without });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: without,
+    });
 
     let value = vec![b'x'; 100_000];
     let mut sequence = 1;

@@ -79,6 +79,7 @@ fn a_member_that_does_nothing_for_two_leases_is_reported() {
     let mut core = Core::start(Files::default(), 1 << 30);
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: of_two(ShardPhase::Recovering),
     });
     assert_eq!(pass(&mut core, LEASE_STEPS * 2 - 2, true).1, []);
@@ -92,6 +93,7 @@ fn who_was_stopped_itself_reports_nobody() {
     let mut core = Core::start(Files::default(), 1 << 30);
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: of_two(ShardPhase::Recovering),
     });
     pass(&mut core, LEASE_STEPS, true);
@@ -106,7 +108,11 @@ fn a_witness_that_answers_no_ping_for_two_leases_is_reported() {
     configuration.faults = 1;
     configuration.shards[0].witnesses = vec![NodeId(2)];
     configuration.shards[0].list = ListVersion(2);
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration,
+    });
     assert_eq!(pass(&mut core, LEASE_STEPS * 4, true).1, []);
     let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
     assert_eq!(pass(&mut core, LEASE_STEPS * 3, false).1, [unanswered]);
@@ -119,7 +125,11 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     let mut configuration = of_two(ShardPhase::Recovering);
     configuration.shards[0].epoch = Epoch(2);
     configuration.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration,
+    });
     let (shard, epoch) = (SHARD, Epoch(2));
     let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
     assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
@@ -136,6 +146,7 @@ fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says
         let mut core = Core::start(files.clone(), 1 << 30);
         core.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(version, epoch, phase),
         });
         let report = Report::PromisedBefore { shard: SHARD, epoch: Epoch(epoch), promised: Epoch(1) };
@@ -145,6 +156,7 @@ fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says
         // A later epoch it begins, and complains no more.
         core.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(9, 2, ShardPhase::Recovering),
         });
         let reports = pass(&mut core, 4, true).1;
@@ -160,6 +172,7 @@ fn a_configuration_that_names_an_earlier_process_is_no_reason_to_complain() {
     let mut core = Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation(2));
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(3, 1, ShardPhase::Serving),
     });
     assert_eq!(pass(&mut core, 4, true).1, []);
@@ -179,6 +192,7 @@ fn who_asked_for_a_newer_configuration_is_told_when_there_is_one_and_once() {
         core.shell.sent.clear();
         core.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(version, 1, ShardPhase::Serving),
         });
         let is_it = |told: &message::ConfigurationIs| told.configuration.version.0 == version;
@@ -196,7 +210,11 @@ fn a_node_that_no_member_answers_asks_other_nodes_who_the_members_are() {
     let mut second = known.nodes[0].clone();
     second.node = NodeId(2);
     known.nodes.push(second);
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: known.clone() });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: known.clone(),
+    });
     let asks = |core: &mut Core, leases: u32| {
         core.shell.sent.clear();
         for _ in 0..leases * LEASE_STEPS {
@@ -217,7 +235,11 @@ fn a_node_that_no_member_answers_asks_other_nodes_who_the_members_are() {
     (newer.version, newer.group) = (ConfigVersion(4), [4, 5, 6].map(member).to_vec());
     core.message_from(
         Endpoint::Core(other),
-        message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: newer },
+        message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
+            configuration: newer,
+        },
     );
     core.shell.sent.clear();
     core.tick(STEP_MILLIS * 2);

@@ -106,6 +106,7 @@ fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
     let mut core = Core::serving();
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: with_ledger(11, 1, ShardPhase::Serving),
     });
     let names = [(TABLE, &b"{u}a"[..]), (TABLE, &b"{u}b"[..]), (LEDGER, &b"{u}a"[..])];
@@ -126,12 +127,17 @@ fn r4_9_an_operation_key_names_one_operation_for_each_table_and_first_key() {
     let mut promoted = with_ledger(12, 2, ShardPhase::Recovering);
     promoted.shards[0].recover_from = vec![NodeId(1)];
     promoted.shards[0].witnesses = vec![NodeId(2)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: promoted });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: promoted,
+    });
     core.heartbeat_answered();
     core.epoch = Epoch(2);
     core.witness_holds(2, &[]);
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: with_ledger(13, 2, ShardPhase::Serving),
     });
     assert_eq!(ask(&mut core, 4, 5), first);
@@ -156,7 +162,11 @@ fn restart(core: Core) -> Core {
     let mut promoted = configuration(3, 2, ShardPhase::Recovering);
     promoted.shards[0].recover_from = vec![NodeId(1)];
     promoted.shards[0].witnesses = vec![NodeId(2)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: promoted });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: promoted,
+    });
     core.heartbeat_answered();
     core.epoch = Epoch(2);
     core
@@ -165,6 +175,7 @@ fn restart(core: Core) -> Core {
 fn serve(core: &mut Core) {
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(4, 2, ShardPhase::Serving),
     });
 }
@@ -208,6 +219,7 @@ fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
     // The configuration still calls this node the serving primary: of an earlier process.
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(2, 1, ShardPhase::Serving),
     });
     core.heartbeat_answered();
@@ -216,6 +228,7 @@ fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
     // Nor does it begin the same epoch again (decision 0005).
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(5, 1, ShardPhase::Recovering),
     });
     assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
@@ -306,7 +319,11 @@ fn the_coordinator_s_word_is_the_coordinator_s_only() {
         view: kasha_types::ViewNumber(1),
     };
     for message in [
-        Orders::from(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: later }),
+        Orders::from(message::ConfigurationIs {
+            level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
+            configuration: later,
+        }),
         answer.into(),
         verdict.into(),
     ] {

@@ -36,7 +36,11 @@ fn wrong_shard_a_key_of_another_shard_and_an_operation_that_touches_one() {
     assert_ne!(slot_of(b"ours"), at);
     let tablet = |first, last, shard| Tablet { first: Slot(first), last: Slot(last), shard, ..split.tablets[0] };
     split.tablets = vec![tablet(0, at.0 - 1, SHARD), tablet(at.0, at.0, ShardId(1)), tablet(at.0 + 1, 16383, SHARD)];
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: split });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: split,
+    });
     let wrong = Some(Heard::Refused(Refusal::WrongShard));
     assert_eq!(core.update((1, 1), 1, &put(b"theirs", b"v")), wrong);
     let both = ItemsBuffer::pairs([(&b"ours"[..], &b"v"[..]), (b"theirs", b"v")]);

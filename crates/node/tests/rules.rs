@@ -282,8 +282,13 @@ fn promote_behind_the_back_of_node_1(cluster: &mut Cluster) {
     shard.recover_from = vec![NodeId(1), NodeId(2), NodeId(3)];
     for node in [2, 3] {
         let configuration = next.clone();
-        cluster
-            .on(node, |core| core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration }));
+        cluster.on(node, |core| {
+            core.message(message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
+                configuration,
+            })
+        });
     }
     cluster.on_the_way.retain(|carried| carried.from != NodeId(1) || carried.kind == Kind::Append);
 }
@@ -481,6 +486,7 @@ fn c3_a_suspect_of_a_table_that_is_not_known_yet_is_not_dropped() {
         cluster.on(node, |core| {
             core.message(message::ConfigurationIs {
                 level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
                 configuration: with_table.clone(),
             })
         });
@@ -546,11 +552,16 @@ fn r6_2_a_list_that_closes_as_service_begins_is_refused() {
     let mut core = Core::start(Files::default(), 1 << 30);
     core.message(message::ConfigurationIs {
         level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
         configuration: configuration(1, 1, ShardPhase::Recovering),
     });
     let mut closing = configuration(2, 1, ShardPhase::Serving);
     closing.shards[0].closing = true;
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: closing });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration: closing,
+    });
     core.heartbeat_answered();
     let body = Core::body((1, 1), 1, None, &put(b"k", b"v"));
     let envelope =

@@ -36,7 +36,11 @@ fn start(files: Files, starts: u32) -> Core {
 }
 
 fn obey(core: &mut Core, configuration: Configuration) {
-    core.message(message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
+    core.message(message::ConfigurationIs {
+        level: kasha_wire::Level::FIRST,
+        unix_origin: kasha_wire::Later::absent(),
+        configuration,
+    });
 }
 
 /// A witness in service, which holds one request.

@@ -1,14 +1,14 @@
 //! Every configuration that was sent to anybody, collected from frames, and the map from processes to cores.
 //!
-//! **F2** [`ConfigurationsGrow`] checks that versions, terms and lists only grow.
+//! **F2**, **R10.12** [`ConfigurationsGrow`] checks that versions, terms and lists only grow, and that the unix time of ClusterTime 0 stays.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
+use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, UnixMillis};
 use kasha_wire::message::ConfigurationIs;
-use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
+use kasha_wire::{Configuration, Level, MemberState, ShardConfig, ShardPhase};
 
 use crate::network::ProcessId;
 use crate::probes::Probes;
@@ -83,6 +83,8 @@ pub fn what_lacks(configuration: &Configuration) -> Option<String> {
 #[derive(Debug, Default)]
 pub struct ConfigurationsGrow {
     all: Configurations,
+    /// The unix time of ClusterTime 0 with which each one was told.
+    origins: BTreeMap<ConfigVersion, Option<UnixMillis>>,
     violations: Vec<String>,
     fail_overs: u64,
     list_changes: u64,
@@ -94,6 +96,18 @@ impl ConfigurationsGrow {
     #[must_use]
     pub fn new(all: Configurations) -> Self {
         Self { all, ..Self::default() }
+    }
+
+    /// R10.12: from some configuration on the unix time of ClusterTime 0 is told, and then with each one, always the same. So whoever is promoted
+    /// knows what the primary before it knew.
+    fn take_origin(&mut self, version: ConfigVersion, level: Level, origin: Option<UnixMillis>) {
+        if level < Level::COMMANDS || self.origins.insert(version, origin) == Some(origin) {
+            return;
+        }
+        let known = self.origins.values().copied().skip_while(Option::is_none);
+        if known.clone().any(|later| Some(later) != known.clone().next()) {
+            self.violations.push(format!("configurations_grow: {:?} (R10.12)", self.origins));
+        }
     }
 
     fn take(&mut self, configuration: Configuration) {
@@ -127,7 +141,8 @@ impl ConfigurationsGrow {
 
 impl Watch for ConfigurationsGrow {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
-        if let Some(ConfigurationIs { configuration, .. }) = sent.message() {
+        if let Some(ConfigurationIs { configuration, level, unix_origin }) = sent.message() {
+            self.take_origin(configuration.version, level, unix_origin.get().copied().flatten());
             self.take(configuration);
         }
     }
@@ -250,5 +265,19 @@ pub(crate) mod tests {
         assert!(what_lacks(&lacking).expect("a member").contains("complete members"));
         lacking.shards.clear();
         assert!(what_lacks(&lacking).expect("every shard").contains("has not begun"));
+    }
+
+    #[test]
+    fn r10_12_the_unix_origin_is_told_once_and_then_always() {
+        let violations = |told: &[(u64, u16, Option<u64>)]| {
+            let mut grow = ConfigurationsGrow::default();
+            for &(version, level, origin) in told {
+                grow.take_origin(ConfigVersion(version), Level(level), origin.map(UnixMillis));
+            }
+            grow.take_violations().len()
+        };
+        assert_eq!(violations(&[(1, 1, None), (2, 2, None), (4, 2, Some(7)), (5, 2, Some(7)), (3, 2, None)]), 0);
+        assert_eq!(violations(&[(1, 2, Some(7)), (2, 2, Some(8))]), 1, "another one");
+        assert_eq!(violations(&[(1, 2, Some(7)), (2, 2, None)]), 1, "forgotten");
     }
 }

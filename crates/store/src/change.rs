@@ -97,7 +97,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let ends = match change.axes.ends {
             Ends::Usual => usual,
             Ends::AfterMade(_) if seen.value().is_some() => seen.ends(),
-            Ends::After(lifetime) | Ends::AfterMade(lifetime) => Some(lifetime.ends(self.begun)),
+            Ends::After(lifetime) | Ends::AfterMade(lifetime) => Some(lifetime.ends(self.moment.begun)),
             Ends::Never => None,
         };
         let version = self.put(change.key, *seen, value, ends);

@@ -83,6 +83,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Name::GetSet => self.get_and_set(words.all()),
             Name::Incr => self.add_to(words.all::<1>()[0], 1),
             Name::IncrBy => self.increase(words.all()),
+            Name::IncrByFloat => self.increase_by_fraction(words.all()),
             Name::Lcs => self.longest_common(words),
             Name::MGet => self.get_several(words),
             Name::MSet => self.set_several(words),

@@ -9,9 +9,9 @@
 //! bytes. Clients, completion records and syncs are not known here.
 
 use kasha_log::Log;
+use kasha_types::TableId;
 use kasha_types::limits::{RESULT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::{self, Answer, Axes, Bounds, Check, Item, Items, PartOperation, Parts};
 use kasha_wire::{OutcomeCode, Read, Update};
 
@@ -19,21 +19,21 @@ use crate::Store;
 use crate::change::{Change, To};
 use crate::draft::{Draft, SpareDraft, Value};
 use crate::number::Number;
-use crate::run::Run;
+use crate::run::{Moment, Run};
 
 impl Store {
-    /// What an update will change and answer. Nothing is written. Lifetimes count from when the update was `begun`.
+    /// What an update will change and answer, begun at that moment. Nothing is written.
     pub fn draft<'a>(
         &self,
         log: &Log,
-        (table, begun): (TableId, ClusterTime),
+        (table, moment): (TableId, Moment),
         update: &Update<'a>,
         spare: SpareDraft,
     ) -> Draft<'a> {
         if let Update::Batch { batch } = *update {
-            return self.draft_batch(log, begun, (batch, batch.count()), spare);
+            return self.draft_batch(log, moment, (batch, batch.count()), spare);
         }
-        let mut run = Run { store: self, log, table, begun, origin: self.origin, draft: Draft::new(spare) };
+        let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare) };
         match *update {
             Update::Transaction { parts } => run.transaction(parts),
             _ => run.update(update),
@@ -49,14 +49,14 @@ impl Store {
     pub fn draft_batch<'a>(
         &self,
         log: &Log,
-        begun: ClusterTime,
+        moment: Moment,
         (batch, most): (Parts<'a>, u32),
         mut spare: SpareDraft,
     ) -> Draft<'a> {
         let table = batch.first_table().expect("a batch has a part");
         let mut most = most.min(batch.count());
         loop {
-            let mut run = Run { store: self, log, table, begun, origin: self.origin, draft: Draft::new(spare) };
+            let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare) };
             match run.batch(batch, most) {
                 Ok(()) => return run.draft,
                 Err(fit) => (most, spare) = (fit, run.draft.into_spare()),
@@ -70,15 +70,9 @@ impl Store {
     ///
     /// # Panics
     /// If one of them would change something.
-    pub fn query<'a>(
-        &self,
-        log: &Log,
-        now: ClusterTime,
-        (queries, most): (Parts<'a>, u32),
-        spare: SpareDraft,
-    ) -> Draft<'a> {
+    pub fn query<'a>(&self, log: &Log, now: Moment, (queries, most): (Parts<'a>, u32), spare: SpareDraft) -> Draft<'a> {
         let table = queries.first_table().expect("a query has a part");
-        let mut run = Run { store: self, log, table, begun: now, origin: self.origin, draft: Draft::new(spare) };
+        let mut run = Run { store: self, log, table, moment: now, draft: Draft::new(spare) };
         let most = most.min(queries.count());
         run.draft.begin_parts(most);
         for (number, part) in (0u32..most).zip(queries.iter()) {

@@ -7,15 +7,28 @@ use kasha_wire::OutcomeCode;
 use crate::Store;
 use crate::draft::{Draft, Seen};
 
+/// When an operation was begun, and what it can know of the time of day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// What lifetimes count from.
+    pub begun: ClusterTime,
+    /// The unix time of ClusterTime 0 (R10.12). Who executes operations that say or tell a time of day knows it.
+    pub origin: Option<UnixMillis>,
+}
+
+impl From<ClusterTime> for Moment {
+    /// Of operations that know no time of day.
+    fn from(begun: ClusterTime) -> Self {
+        Self { begun, origin: None }
+    }
+}
+
 /// An operation that is being drafted.
 pub(crate) struct Run<'r, 'a> {
     pub store: &'r Store,
     pub log: &'r Log,
     pub table: TableId,
-    /// What lifetimes count from.
-    pub begun: ClusterTime,
-    /// The unix time of ClusterTime 0 (R10.12).
-    pub origin: UnixMillis,
+    pub moment: Moment,
     pub draft: Draft<'a>,
 }
 

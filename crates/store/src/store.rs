@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, Log};
-use kasha_types::{KeyHash, SegmentId, TableId, UnixMillis, key_hash};
+use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
 use crate::expiries::Expiries;
@@ -38,8 +38,6 @@ pub struct Store {
     pub(crate) graves: Graves,
     pub(crate) expiries: Expiries,
     pub(crate) floor: Floor,
-    /// The unix time of ClusterTime 0 (R10.12); 0: nobody has said it.
-    pub(crate) origin: UnixMillis,
 }
 
 /// Whether an entry of a kind that is ours can be read.
@@ -88,11 +86,6 @@ impl Store {
         };
         let bucket = self.index.find(hash, is_it)?;
         found.map(|found| (found, bucket))
-    }
-
-    /// Says what unix time ClusterTime 0 is (R10.12): for commands that know the time of day. It never changes.
-    pub fn set_origin(&mut self, origin: UnixMillis) {
-        self.origin = origin;
     }
 
     /// Versions of keys without a value go on above this.

@@ -15,7 +15,7 @@ const SEGMENT: u32 = 64 * 1024;
 
 fn update(log: &mut Log, store: &mut Store, update: &Update<'_>) {
     let mut dead = Vec::new();
-    let mut draft = store.draft(log, (TABLE, ClusterTime(0x0102_0304)), update, SpareDraft::default());
+    let mut draft = store.draft(log, (TABLE, ClusterTime(0x0102_0304).into()), update, SpareDraft::default());
     let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Normal).expect("room");
     store.write(&mut group, &mut draft, &mut dead);
     group.commit();

@@ -202,7 +202,7 @@ fn an_append_stops_at_the_limit_of_values() {
     let half = vec![1; VALUE_BYTES_MAX / 2];
     let mut append = |value: &[u8]| {
         let update = Update::append(b"k", value);
-        let mut draft = store.draft(&log, (T, ClusterTime(0)), &update, std::mem::take(&mut spare));
+        let mut draft = store.draft(&log, (T, ClusterTime(0).into()), &update, std::mem::take(&mut spare));
         let mut group = log.begin(Epoch(1), draft.bytes() + entry_bytes(64), Purpose::Normal).unwrap();
         store.write(&mut group, &mut draft, &mut dead);
         spare = draft.into_spare();
@@ -263,7 +263,7 @@ fn r10_17_a_batch_ends_before_what_does_not_fit_and_names_all_its_keys() {
     let parts = batch_of(8, &large);
     let batch = parts.as_parts();
     let ran = |most| {
-        let draft = store.draft_batch(&log, ClusterTime(0), (batch, most), SpareDraft::default());
+        let draft = store.draft_batch(&log, ClusterTime(0).into(), (batch, most), SpareDraft::default());
         let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
         assert_eq!(results, vec![Outcome::Version(1); results.len()]);
         let hashes: Vec<_> = (0..8).map(|key| key_hash(T, &[key])).collect();
@@ -275,7 +275,7 @@ fn r10_17_a_batch_ends_before_what_does_not_fit_and_names_all_its_keys() {
     assert_eq!((ran(0), ran(3)), (0, 3));
     assert_eq!(ran(8), 5, "of six mebibytes");
     let small = batch_of(3, b"v");
-    let draft = store.draft_batch(&log, ClusterTime(0), (small.as_parts(), 3), SpareDraft::default());
+    let draft = store.draft_batch(&log, ClusterTime(0).into(), (small.as_parts(), 3), SpareDraft::default());
     assert!(!draft.is_early_end());
 }
 
@@ -299,7 +299,8 @@ fn a_query_ends_before_an_answer_that_finds_no_room() {
     let value = vec![1; 50_000];
     replica.put(T, b"k", &value);
     (0..200).for_each(|_| parts.push(T, &PartOperation::Read(Read::Get { key: b"k" })));
-    let draft = replica.store.query(&replica.log, ClusterTime(0), (parts.as_parts(), u32::MAX), SpareDraft::default());
+    let draft =
+        replica.store.query(&replica.log, ClusterTime(0).into(), (parts.as_parts(), u32::MAX), SpareDraft::default());
     let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
     let fit = kasha_types::limits::RESULT_BYTES_MAX / (value.len() + 14);
     assert_eq!(results, vec![Outcome::Value(1, value); fit]);

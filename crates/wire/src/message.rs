@@ -11,28 +11,19 @@ use std::net::SocketAddr;
 
 use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogEnd, LogPosition, MemberId, NodeId, RpcId, SegmentId, ShardId, TableId, Tick, ViewNumber,
+    ListVersion, LogEnd, LogPosition, MemberId, NodeId, RpcId, SegmentId, ShardId, TableId, Tick, UnixMillis,
+    ViewNumber,
 };
 
 use crate::codec::Bytes;
 use crate::link::{Message, carries, unexpected};
 use crate::status::{CoreStatus, LoopTurns, LoopUsage};
-use crate::version::{Level, Levels, WireVersion, WireVersions};
+use crate::version::{Later, Level, Levels, WireVersion, WireVersions, level};
 use crate::{Configuration, DecodeError, GroupMember, Kind, Reader, Served, Wire, wire_struct};
 
 pub use crate::administering::{AdminOrder, AdminOutcome};
 pub use crate::report::Report;
 pub use crate::word::{BehindWhat, Told, WordOf};
-
-/// The level of a row.
-macro_rules! level {
-    () => {
-        Level::FIRST
-    };
-    ($level:literal) => {
-        Level($level)
-    };
-}
 
 /// Makes a struct of each row, and the enum of all of them.
 macro_rules! messages {
@@ -137,6 +128,9 @@ macro_rules! message_table {
                 configuration: Configuration,
                 /// The level of the cluster: nobody says or writes what needs a higher one.
                 level: Level,
+                /// The unix time of ClusterTime 0, once the coordinator has read a clock (R10.12): it never changes then, and every later
+                /// configuration has it.
+                unix_origin: Later<2, Option<UnixMillis>>,
             },
             /// Client to coordinator: a client id and a lease. Safe to repeat: an unused id costs nothing.
             OpenSession = 10 {

@@ -40,6 +40,7 @@ use std::fmt;
 use kasha_types::TableId;
 
 use crate::outcome::Shape;
+use crate::version::{Level, level};
 use crate::{DecodeError, Reader};
 
 /// What is the same for all operations with one code.
@@ -49,6 +50,8 @@ pub struct Row {
     pub code: u8,
     /// Its name, for people.
     pub name: &'static str,
+    /// The level that it needs (R7.6): nobody sends it to a cluster that is at a lower one.
+    pub level: Level,
     /// What its usual result looks like where it did what it says.
     pub shape: Shape,
     /// Whether it can only give memory back, with its usual answer: it may use the reserve when memory is full (section 5).
@@ -87,7 +90,10 @@ macro_rules! operations {
     (
         $(#[$doc:meta])*
         $name:ident: $what:literal;
-        $($code:literal $variant:ident $text:literal ($($argument:ident),+) => $shape:ident $(, $frees:ident)?;)+
+        $(
+            $code:literal $variant:ident $text:literal $(since $level:literal)? ($($argument:ident),+)
+                => $shape:ident $(, $frees:ident)?;
+        )+
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +105,13 @@ macro_rules! operations {
         impl<'a> $name<'a> {
             /// All rows, in the order of the table.
             pub const ALL: &'static [Row] = &[$(
-                Row { code: $code, name: $text, shape: Shape::$shape, only_frees: only_frees!($($frees)?) },
+                Row {
+                    code: $code,
+                    name: $text,
+                    level: level!($($level)?),
+                    shape: Shape::$shape,
+                    only_frees: only_frees!($($frees)?),
+                },
             )+];
 
             /// What is said of the operation with this code.
@@ -107,7 +119,13 @@ macro_rules! operations {
             pub fn row_of(code: u8) -> Option<&'static Row> {
                 Some(match code {
                     $($code => {
-                        &Row { code: $code, name: $text, shape: Shape::$shape, only_frees: only_frees!($($frees)?) }
+                        &Row {
+                            code: $code,
+                            name: $text,
+                            level: level!($($level)?),
+                            shape: Shape::$shape,
+                            only_frees: only_frees!($($frees)?),
+                        }
                     })+
                     _ => return None,
                 })
@@ -230,7 +248,7 @@ operations! {
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
     32 Transaction "transaction" (parts) => Parts;
-    35 Batch "batch" (batch) => Parts;
+    35 Batch "batch" since 2 (batch) => Parts;
 }
 
 operations! {
@@ -243,7 +261,7 @@ operations! {
     81 Observe "observe" (keys) => Observed;
     82 Scan "scan" (cursor, most, prefix) => Keys;
     83 ScanValues "scan-values" (cursor, most, prefix) => KeysAndValues;
-    84 Query "query" (queries) => Parts;
+    84 Query "query" since 2 (queries) => Parts;
 }
 
 operations! {
@@ -332,7 +350,20 @@ impl<'a> Update<'a> {
     /// Whether it can only give memory back. The old value in the result takes some.
     #[must_use]
     pub fn only_frees(&self) -> bool {
-        self.row().only_frees && self.terms().answer != Answer::Old
+        match self {
+            Self::Transaction { parts } | Self::Batch { batch: parts } => parts.only_free(),
+            _ => self.row().only_frees && self.terms().answer != Answer::Old,
+        }
+    }
+
+    /// The level that it needs (R7.6), with all of its parts.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Transaction { parts } => parts.level(),
+            Self::Batch { batch } => batch.level().max(self.row().level),
+            _ => self.row().level,
+        }
     }
 }
 

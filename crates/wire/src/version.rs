@@ -111,7 +111,21 @@ pub struct Level(pub u16);
 impl Level {
     /// The level of everything that names no other one.
     pub const FIRST: Self = Self(1);
+
+    /// The one that adds commands of the Redis protocol to operations, and the unix time of ClusterTime 0 to configurations.
+    pub const COMMANDS: Self = Self(2);
 }
+
+/// The level of a row of a table: the first one, unless the row says another.
+macro_rules! level {
+    () => {
+        $crate::version::Level::FIRST
+    };
+    ($level:literal) => {
+        $crate::version::Level($level)
+    };
+}
+pub(crate) use level;
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -137,7 +151,7 @@ pub struct Levels {
 
 impl Levels {
     /// Those of this crate.
-    pub const OURS: Self = Self { least: Level::FIRST, latest: Level::FIRST };
+    pub const OURS: Self = Self { least: Level::FIRST, latest: Level::COMMANDS };
 
     /// `None`: they are in the wrong order.
     #[must_use]
@@ -192,6 +206,12 @@ impl<const LEVEL: u16, T> Later<LEVEL, T> {
     #[must_use]
     pub fn at(level: Level, value: T) -> Self {
         Self((level.0 >= LEVEL).then_some(value))
+    }
+
+    /// As a message has it in which nobody says it.
+    #[must_use]
+    pub const fn absent() -> Self {
+        Self(None)
     }
 
     /// Its value, if the sender's cluster has it.
@@ -258,7 +278,7 @@ mod tests {
         assert!([2, 3, 4].into_iter().all(|level| levels.include(Level(level))));
         assert!([1, 5].into_iter().all(|level| !levels.include(Level(level))));
         assert_eq!(Levels::new(Level(2), Level(1)), None);
-        assert_eq!((levels.to_string(), Levels::OURS.to_string()), ("levels 2 to 4".into(), "level 1".into()));
+        assert_eq!((levels.to_string(), Levels::OURS.to_string()), ("levels 2 to 4".into(), "levels 1 to 2".into()));
         let mut bytes = Vec::new();
         levels.put(&mut bytes);
         assert_eq!(Reader::new(&bytes).take(), Ok(levels));

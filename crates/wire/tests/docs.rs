@@ -258,6 +258,7 @@ fn sizes_of_ids() {
         Round,
         Sequence,
         Tick,
+        UnixMillis,
         BootId
     );
     ours.sort_unstable();

@@ -106,6 +106,18 @@ fn every_message() {
     compare("messages", &messages.into_iter().map(|m| (m.name.to_owned(), encoded(&m.one))).collect::<Vec<_>>());
 }
 
+/// R7.6: a cluster at the first level says what it has always said, whichever release says it.
+#[test]
+fn r7_6_the_first_level_has_no_byte_of_a_later_one() {
+    let message = described().into_iter().find(|message| message.name == "ConfigurationIs").expect("a message");
+    let AnyMessage::ConfigurationIs(told) = message.one else { panic!("{:?}", message.one) };
+    let before = message::ConfigurationIs { unix_origin: Later::at(Level::FIRST, None), ..told.clone() };
+    let (with, without) = (encoded(&told), encoded(&before));
+    assert_eq!(with.len() - without.len(), 1 + 8, "the origin, and that there is one");
+    assert_eq!(with[..without.len()], without);
+    assert_eq!(Message::decode(&without), Ok(before));
+}
+
 /// Each variant of what a message holds, and the codec's own types.
 #[test]
 fn parts() {

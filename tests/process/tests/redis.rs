@@ -146,3 +146,85 @@ fn every_node_speaks_the_protocol_and_a_lost_one_takes_nothing_with_it() {
     cluster.stop(1);
     assert_eq!(programs[0].hear(), "");
 }
+
+impl Program {
+    /// The next reply, as a list of words.
+    fn list(&mut self) -> Vec<String> {
+        let head = self.hear();
+        match head.split_at(1) {
+            ("*", count) => (0..count.parse::<usize>().unwrap()).flat_map(|_| self.list()).collect(),
+            ("$", "-1") => vec![String::new()],
+            ("$", _) => vec![self.hear()],
+            _ => vec![head],
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server's clock is compared with it")]
+fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[test]
+fn r10_15_a_scan_over_shards_shows_each_key_once_whoever_is_asked() {
+    let mut cluster = Cluster::start("redis-scan", "500ms", 3);
+    let (one, port) = proxy(&cluster);
+    let (other, other_port) = proxy(&cluster);
+    let mut programs = [Program::connect(port), Program::connect(other_port)];
+    assert_eq!((programs[0].ask("DBSIZE"), programs[0].ask("RANDOMKEY")), (":0".into(), "$-1".into()));
+    assert_eq!(programs[1].ask("SELECT 3"), "+OK");
+    assert_eq!(programs[1].ask("SET elsewhere 1"), "+OK");
+    assert_eq!(programs[1].ask("SELECT 0"), "+OK");
+    let pairs: Vec<_> = (0..500).map(|number| format!("key{number} {number}")).collect();
+    assert_eq!(programs[0].ask(&format!("MSET {}", pairs.join(" "))), "+OK");
+    // Each page at another proxy: nobody keeps anything for a cursor.
+    for (options, expected) in [("", 500), ("COUNT 1000", 500), ("MATCH key1* COUNT 50", 111), ("TYPE list", 0)] {
+        let (mut cursor, mut shown) = ("0".to_owned(), Vec::new());
+        for turn in 0.. {
+            let program = &mut programs[turn % 2];
+            program.send(&[&format!("SCAN {cursor} {options}")]);
+            let mut page = program.list();
+            cursor = page.remove(0);
+            shown.extend(page);
+            if cursor == "0" {
+                break;
+            }
+        }
+        let all = shown.len();
+        shown.sort_unstable();
+        shown.dedup();
+        assert_eq!((all, shown.len()), (expected, expected), "{options}");
+    }
+    programs[1].send(&["KEYS key?", "KEYS *9*"]);
+    assert_eq!((programs[1].list().len(), programs[1].list().len()), (10, 95));
+    assert_eq!(programs[0].ask("DBSIZE"), ":500");
+    programs[0].send(&["RANDOMKEY", "RANDOMKEY"]);
+    assert!((0..2).all(|_| programs[0].list()[0].starts_with("key")));
+    for cursor in ["18446744073709551615", "70368744177663", "281470681743360"] {
+        programs[0].send(&[&format!("SCAN {cursor} COUNT 1000000000")]);
+        assert!(!programs[0].list().is_empty(), "a place that nobody gave");
+    }
+    programs[0].send(&["MULTI", "SCAN 0"]);
+    assert_eq!(programs[0].hear(), "+OK");
+    assert!(programs[0].hear().contains("not allowed in a transaction"));
+    assert_eq!(programs[0].ask("DISCARD"), "+OK");
+    // R10.12: an end is told as it was said, before and after the nodes have died.
+    assert_eq!(programs[0].ask("PEXPIREAT key7 4102444800123"), ":1");
+    assert_eq!(programs[0].ask("SET key8 8 EXAT 4102444800"), "+OK");
+    programs[0].send(&["TIME"]);
+    let time: u64 = programs[0].list()[0].parse().unwrap();
+    let wall = unix_seconds();
+    assert!(time.abs_diff(wall) <= 2, "{time} and {wall}");
+    for node in 1..=3 {
+        cluster.kill(node);
+        cluster.start_node(node);
+        cluster.wait_until_healthy();
+        let told = (programs[1].ask("PEXPIRETIME key7"), programs[1].ask("EXPIRETIME key8"));
+        assert_eq!(told, (":4102444800123".into(), ":4102444800".into()));
+    }
+    assert_eq!(programs[1].ask("EXPIREAT key7 1500000000"), ":1");
+    assert_eq!(programs[1].ask("DBSIZE"), ":499");
+    one.stop(Signal::TERM);
+    other.stop(Signal::TERM);
+    cluster.is_unharmed();
+}

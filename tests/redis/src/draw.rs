@@ -1,6 +1,6 @@
 //! Random commands: mostly right ones, on few keys, so that they meet; now and then with a word too many, or one that means nothing.
 
-use kasha_commands::{Class, Command, Row};
+use kasha_commands::{Class, Command, Row, find};
 use kasha_machine::Rng;
 
 const KEYS: u64 = 12;
@@ -13,6 +13,14 @@ enum Word {
     Number,
     /// A number of seconds or milliseconds in which nothing ends while a stream runs, or a bad one.
     Time,
+    /// A time of day in seconds, far away or long ago, or a bad one.
+    Day,
+    /// The same in milliseconds.
+    DayMillis,
+    /// A number with a fraction, or a bad one.
+    Fraction,
+    /// What KEYS takes.
+    Pattern,
     Offset,
     Bit,
     BitOffset,
@@ -20,7 +28,7 @@ enum Word {
     Text(&'static str),
 }
 
-use Word::{Bit, BitOffset, Field, Key, Number, Offset, Text, Time, Value};
+use Word::{Bit, BitOffset, Day, DayMillis, Field, Fraction, Key, Number, Offset, Pattern, Text, Time, Value};
 
 /// What a command's words are: those that it has in any case, those that come in groups any number of times, and options.
 struct Form {
@@ -42,8 +50,16 @@ const fn options(words: &'static [Word], options: &'static [&'static [Word]]) ->
 }
 
 const IF: &[&[Word]] = &[&[Text("NX")], &[Text("XX")], &[Text("gt")], &[Text("LT")]];
-const ENDS: &[&[Word]] =
-    &[&[Text("EX"), Time], &[Text("px"), Time], &[Text("NX")], &[Text("xx")], &[Text("GET")], &[Text("KEEPTTL")]];
+const ENDS: &[&[Word]] = &[
+    &[Text("EX"), Time],
+    &[Text("px"), Time],
+    &[Text("exat"), Day],
+    &[Text("PXAT"), DayMillis],
+    &[Text("NX")],
+    &[Text("xx")],
+    &[Text("GET")],
+    &[Text("KEEPTTL")],
+];
 
 /// The form of a command that a shard executes. Nothing: it is not drawn, since the two tell other things.
 fn form_of(command: Command) -> Option<Form> {
@@ -72,13 +88,27 @@ fn form_of(command: Command) -> Option<Form> {
         | Command::GetDel
         | Command::Persist
         | Command::Type => form(&[Key]),
-        Command::Ttl => form(&[Key]),
+        Command::Ttl | Command::ExpireTime | Command::PExpireTime => form(&[Key]),
+        Command::ExpireAt => options(&[Key, Day], IF),
+        Command::PExpireAt => options(&[Key, DayMillis], IF),
+        Command::IncrByFloat => form(&[Key, Fraction]),
+        Command::DbSize => form(&[]),
+        Command::Keys => form(&[Pattern]),
         Command::DecrBy | Command::IncrBy => form(&[Key, Number]),
         Command::Del | Command::Exists | Command::MGet | Command::Touch | Command::Unlink => again(&[Key], &[Key]),
         Command::Expire => options(&[Key, Time], IF),
         Command::PExpire => options(&[Key, Time], IF),
         Command::GetBit => form(&[Key, BitOffset]),
-        Command::GetEx => options(&[Key], &[&[Text("EX"), Time], &[Text("PX"), Time], &[Text("PERSIST")]]),
+        Command::GetEx => options(
+            &[Key],
+            &[
+                &[Text("EX"), Time],
+                &[Text("PX"), Time],
+                &[Text("EXAT"), Day],
+                &[Text("pxat"), DayMillis],
+                &[Text("PERSIST")],
+            ],
+        ),
         Command::GetRange | Command::SubStr => form(&[Key, Number, Number]),
         Command::GetSet | Command::SetNx => form(&[Key, Value]),
         Command::Lcs => options(
@@ -100,6 +130,11 @@ fn form_of(command: Command) -> Option<Form> {
     })
 }
 
+/// Whether a request is a command of no key, which asks all shards.
+pub fn is_of_no_key(words: &[Vec<u8>]) -> bool {
+    find(&words[0]).is_some_and(|row| row.class == Class::Composed)
+}
+
 /// Draws commands.
 pub struct Drawer {
     rng: Rng,
@@ -108,8 +143,7 @@ pub struct Drawer {
 
 impl Drawer {
     pub fn new(rng: Rng) -> Self {
-        let is_drawn =
-            |row: &&Row| !matches!(row.class, Class::Local | Class::Composed) && form_of(row.command).is_some();
+        let is_drawn = |row: &&Row| row.class != Class::Local && form_of(row.command).is_some();
         Self { rng, drawn: Command::ALL.iter().filter(is_drawn).collect() }
     }
 
@@ -155,6 +189,14 @@ impl Drawer {
             Value => self.value(),
             Number => self.number(),
             Time => self.time(),
+            Day => self.day(1),
+            DayMillis => self.day(1000),
+            Fraction => self.fraction(),
+            Pattern => self
+                .rng
+                .pick(&["*", "k*", "k1?", "k[0-5]", "[^k]*", "k1", "K*", "\\k2", "", "k[3-1", "*1"])
+                .as_bytes()
+                .to_vec(),
             Offset => self.rng.below(40).to_string().into_bytes(),
             Bit => self.rng.pick(&["0", "1", "1", "2"]).as_bytes().to_vec(),
             BitOffset => self.rng.below(100).to_string().into_bytes(),
@@ -186,6 +228,43 @@ impl Drawer {
         match self.rng.below(12) {
             0 => self.rng.pick(&["0", "-1", "9223372036854775807", "x"]).as_bytes().to_vec(),
             _ => (1_000_000 * self.rng.between(1, 50)).to_string().into_bytes(),
+        }
+    }
+
+    fn day(&mut self, unit: u64) -> Vec<u8> {
+        match self.rng.below(12) {
+            0 => self.rng.pick(&["0", "-1", "1", "9223372036854775807", "x"]).as_bytes().to_vec(),
+            1 => (unit * 1_500_000_000).to_string().into_bytes(),
+            _ => (unit * (4_000_000_000 + self.rng.below(1000))).to_string().into_bytes(),
+        }
+    }
+
+    fn fraction(&mut self) -> Vec<u8> {
+        let odd = [
+            "inf",
+            "-Infinity",
+            "nan",
+            "1e400",
+            "1e4932",
+            "-1e4932",
+            "1e-20",
+            "0x1p-3",
+            "0x.8",
+            ".",
+            "1e",
+            " 1",
+            "+.5",
+            "5.",
+            "1e5000",
+            "",
+            "123456789012345678901234567890",
+        ];
+        let whole = self.rng.below(2_000_000) as i64 - 1_000_000;
+        match self.rng.below(12) {
+            0 => self.rng.pick(&odd).as_bytes().to_vec(),
+            1 => self.number(),
+            2 => format!("{whole}e{}", self.rng.below(40) as i64 - 20).into_bytes(),
+            _ => format!("{}.{}", whole / 1000, self.rng.next_u64() >> self.rng.below(60)).into_bytes(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kasha_types::{ClusterTime, CoreId, Epoch, RpcId, ShardId, Slot, TableId, Tick};
-use kasha_wire::{Body, Read, Turn};
+use kasha_wire::{Body, Level, Read, Turn};
 
 use super::calls::CallId;
 use super::completion::{WhyFailed, WhyNot};
@@ -121,6 +121,8 @@ pub(super) struct UpdateCall {
     /// Who tries it again if it meets another one; and since when it has lost to others.
     pub(super) again: Again,
     pub(super) turn: Option<Turn>,
+    /// The level of the cluster that it needs (R7.6).
+    pub(super) level: Level,
 }
 
 /// The parts of a read besides its arguments.

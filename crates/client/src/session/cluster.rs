@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use kasha_machine::{CoordinatorLinks, Effect, Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
+use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick, UnixMillis};
 use kasha_wire::message::{NotLeader, TimeIs};
-use kasha_wire::{Configuration, message};
+use kasha_wire::{Configuration, Level, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
 use super::calls::CallId;
@@ -25,6 +25,10 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Cluster {
     id: Option<ClusterId>,
     pub(super) configuration: Option<Configuration>,
+    /// The level of the cluster, as far as we have heard (R7.6).
+    level: Level,
+    /// The unix time of ClusterTime 0, if we have heard it (R10.12).
+    unix_origin: Option<UnixMillis>,
     pub(super) coordinator: CoordinatorLinks,
     /// The greatest ClusterTime that it can be by now, as of some moment: for what must not outlive its term.
     time: (ClusterTime, Tick),
@@ -50,6 +54,8 @@ impl Cluster {
         Self {
             id,
             configuration: None,
+            level: Level::FIRST,
+            unix_origin: None,
             coordinator: CoordinatorLinks::default(),
             time: (ClusterTime(0), now),
             taken: None,
@@ -102,6 +108,11 @@ impl Cluster {
     pub(super) fn next_errand(&self) -> Tick {
         let wanted = if self.wanted { self.ask_at } else { NEVER };
         wanted.min(self.seek_at.unwrap_or(NEVER))
+    }
+
+    /// Whether the cluster is not at this level, as far as we have heard. Before we have heard anything nothing is sent.
+    pub(super) fn lacks_level(&self, level: Level) -> bool {
+        level > self.level && self.configuration.is_some()
     }
 
     /// An estimate of ClusterTime now, which never goes back.
@@ -179,6 +190,20 @@ impl Session {
         self.cluster.time_taken(now)
     }
 
+    /// An estimate of the unix time now, by ClusterTime (R10.12). `None`: not everything is known that this takes; after [`Session::refresh`] it is
+    /// what the coordinator knows.
+    #[must_use]
+    pub fn unix_time(&self, now: Tick) -> Option<UnixMillis> {
+        let origin = self.cluster.unix_origin.filter(|_| self.cluster.knows_time())?;
+        Some(UnixMillis(origin.0.saturating_add(self.cluster_time(now).0)))
+    }
+
+    /// The level of the cluster, as far as the session has heard (R7.6).
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.cluster.level
+    }
+
     /// When the next of the session's own tasks is due.
     pub(super) fn next_errand(&self) -> Tick {
         let ask = self.cluster.next_errand();
@@ -229,14 +254,18 @@ impl Session {
 
     pub(super) fn on_configuration(
         &mut self,
-        configuration: Configuration,
+        told: message::ConfigurationIs,
         from_coordinator: bool,
         now: Tick,
         out: &mut Effects,
     ) -> Known {
+        let message::ConfigurationIs { configuration, level, unix_origin } = told;
         if *self.cluster.id.get_or_insert(configuration.cluster) != configuration.cluster {
             return Known::No;
         }
+        // Neither falls, nor changes: what is old says less.
+        self.cluster.level = self.cluster.level.max(level);
+        self.cluster.unix_origin = self.cluster.unix_origin.or(unix_origin.get().copied().flatten());
         let is_newer = self.cluster.configuration.as_ref().is_none_or(|have| have.version < configuration.version);
         if is_newer {
             self.stats.configurations += 1;

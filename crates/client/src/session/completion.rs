@@ -134,6 +134,11 @@ pub enum WhyNot {
     /// The shard cannot decode the request.
     #[error("the server cannot read the request; run the same version of Kasha on both sides (K0314)")]
     BadRequest,
+    /// The cluster works as a release before this one does, until its operator says otherwise (R7.6).
+    #[error(
+        "the cluster works at the level of an earlier release, which does not know it; `kasha admin finalize` raises that (K0326)"
+    )]
+    Level,
     /// The update was cancelled, and this session does not know why.
     #[error("it was cancelled before it ran; send it again if it is still wanted (K0315)")]
     Cancelled,

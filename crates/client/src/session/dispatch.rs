@@ -46,7 +46,7 @@ impl Session {
         match message {
             ToClient::ConfigurationIs(told) => {
                 self.cluster.coordinator.note_leader(from);
-                self.on_configuration(told.configuration, from_coordinator, now, out)
+                self.on_configuration(told, from_coordinator, now, out)
             }
             ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),
             ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),

@@ -145,6 +145,9 @@ impl Session {
         out: &mut Effects,
     ) {
         let Keys { table, .. } = read.keys;
+        if Read::row_of(read.code).is_some_and(|row| self.cluster.lacks_level(row.level)) {
+            return self.end_undone(slot, WhyNot::Level);
+        }
         if tells_an_end(read.code) && !self.cluster.knows_time() {
             return self.pause(slot, false, now);
         }

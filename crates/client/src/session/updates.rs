@@ -102,6 +102,7 @@ impl Session {
                 Again::BySession => None,
                 Again::ByCaller(turn) => turn,
             },
+            level: update.level(),
         };
         let operation_key = options.operation_key.map(|(key, _)| key);
         let slot = self.insert(Kind::Update(call), now, options.deadline, |body| {
@@ -146,6 +147,9 @@ impl Session {
 
     fn start_update_of(&mut self, slot: usize, owner: Result<ShardId, NoTarget>, now: Tick, out: &mut Effects) {
         let is_sent = self.calls[slot].is_sent();
+        if !is_sent && self.cluster.lacks_level(self.calls[slot].update().level) {
+            return self.end_undone(slot, WhyNot::Level);
+        }
         if !self.options.exactly_once || planted::is_on(Bug::RetryRenamed) && is_sent {
             self.give_back_number(slot, false);
             self.forget_answers(slot);

@@ -145,7 +145,11 @@ impl Net {
     pub(crate) fn give_configuration(&mut self, from: Endpoint) {
         self.message(
             from,
-            &message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration: self.configuration.clone() },
+            &message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
+                configuration: self.configuration.clone(),
+            },
         );
     }
 

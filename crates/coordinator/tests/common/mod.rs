@@ -18,8 +18,8 @@ use kasha_viewstamped::journal::{self, Journal, Owner, Step};
 use kasha_viewstamped::{Entry, MemberId, Record, Stored};
 use kasha_wire::message::{ConfigurationIs, Heartbeat, Knowledge, Report, ShardKnowledge};
 use kasha_wire::{
-    AnyMessage, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase,
-    Wire,
+    AnyMessage, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Later, MemberState, Message, ShardConfig,
+    ShardPhase, Wire,
 };
 
 pub const LEASE: Duration = Duration::from_millis(1000);
@@ -317,6 +317,8 @@ pub struct World {
     pub sent: Vec<(Endpoint, AnyMessage)>,
     /// What the clock on the wall showed when that of the boot showed 0; none if there is no such clock.
     pub wall: Option<u64>,
+    /// What each configuration was told with.
+    pub told_origins: BTreeMap<ConfigVersion, Later<2, Option<UnixMillis>>>,
 }
 
 impl World {
@@ -347,6 +349,7 @@ impl World {
             hidden: BTreeSet::new(),
             sent: Vec::new(),
             wall: Some(WALL),
+            told_origins: BTreeMap::new(),
         };
         world.finish();
         Ok(world)
@@ -363,6 +366,10 @@ impl World {
             world.add_node(id, 1);
         }
         world.run(500);
+        while world.coordinator.state().unix_origin().is_none() {
+            world.run(100);
+        }
+        world.run(100); // a configuration has it, which all have heard of
         assert!(world.config().shards.iter().all(|shard| shard.phase == ShardPhase::Serving));
         world
     }
@@ -428,6 +435,9 @@ impl World {
     /// Delivers configurations to nodes; everything that was sent is remembered.
     pub fn deliver(&mut self) {
         for (to, message) in std::mem::take(&mut self.disk.sent) {
+            if let AnyMessage::ConfigurationIs(ConfigurationIs { configuration, unix_origin, .. }) = &message {
+                self.told_origins.insert(configuration.version, unix_origin.clone());
+            }
             if let (Endpoint::Conn(ConnId(conn)), AnyMessage::ConfigurationIs(ConfigurationIs { configuration, .. })) =
                 (to, &message)
                 && conn < MEMBERS

@@ -15,6 +15,7 @@ use kasha_wire::{OutcomeCode, Read};
 
 use super::connection::Watched;
 use super::unknown::Key;
+use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
 /// How the replies of a command's parts become one.
@@ -49,6 +50,8 @@ pub enum Expected {
     One(Merge),
     /// The replies of commands, as one list; before them as many checks. `EXEC`.
     Whole { checks: usize, commands: Vec<Merge> },
+    /// Pages of this table, for a command of no key.
+    Pages(TableId, Box<Whole>),
     /// Versions of keys that are to be watched: of those of one shard, and then the others.
     Versions { now: Vec<Key>, later: Vec<Vec<Key>> },
 }
@@ -220,7 +223,9 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
     if result.first() != Some(&(OutcomeCode::Done as u8)) {
         return match expected {
             Expected::Whole { checks, .. } if fails_a_check(result, *checks) => out.item(Item::NoList),
-            Expected::One(_) | Expected::Whole { .. } | Expected::Versions { .. } => out.item(Item::Error(TOO_LARGE)),
+            Expected::One(_) | Expected::Whole { .. } | Expected::Versions { .. } | Expected::Pages(..) => {
+                out.item(Item::Error(TOO_LARGE));
+            }
         };
     }
     let mut parts = each_part(result);
@@ -233,6 +238,7 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         }
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
+        Expected::Pages(..) => unreachable!("they are taken one by one"),
     }
 }
 
@@ -289,12 +295,14 @@ pub fn failure(completion: &Completion) -> (String, bool) {
         Completion::NotExecuted(
             why @ (WhyNot::Conflict
             | WhyNot::Overloaded
+            | WhyNot::Level
             | WhyNot::DeadlineBeforeSend(_)
             | WhyNot::DeadlineCancelled
             | WhyNot::Cancelled),
         ) => (format!("TRYAGAIN {why}"), false),
         Completion::NotExecuted(why) => (format!("ERR {why}"), true),
         Completion::Unknown(why) => (format!("UNKNOWN {why}"), false),
+        Completion::ReadFailed(WhyFailed::NotPossible(why @ WhyNot::Level)) => (format!("TRYAGAIN {why}"), false),
         Completion::ReadFailed(why @ (WhyFailed::NotPossible(_) | WhyFailed::Refused(_))) => {
             (format!("ERR {why}"), true)
         }

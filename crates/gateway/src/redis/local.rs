@@ -1,6 +1,7 @@
 //! Commands that a front answers from what it knows: connections, and the server.
 
 use kasha_commands::{Command as Name, Item, ReplyWriter, Row, describe};
+use kasha_types::UnixMillis;
 
 use kasha_client::session::Session;
 use kasha_wire::ShardPhase;
@@ -19,6 +20,8 @@ pub struct Known<'k> {
     pub options: &'k RedisOptions,
     /// Connections that there are.
     pub clients: usize,
+    /// The unix time, if it is known.
+    pub unix: Option<UnixMillis>,
 }
 
 impl Known<'_> {
@@ -64,6 +67,10 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
         | Name::Cluster => {
             no_subcommand(row, words, out);
         }
+        Name::Time => match known.unix {
+            Some(unix) => tell_time(unix, out),
+            None => out.item(Item::Error("TRYAGAIN the cluster does not know the time of day yet")),
+        },
         Name::Info => info::info(&words[1..], known, out),
         // R10.16: what is answered is durable on all machines that it has to be on.
         Name::Wait => wait(words, known, out),
@@ -71,6 +78,15 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
         _ if row.container().is_some() => answer_sub(row, words, known, connection, out),
         other => out.item(Item::Error(&format!("ERR '{}' is not known here yet", other.row().name))),
     }
+}
+
+/// **R10.12** The time is what the session takes ClusterTime for, by which values end. It goes on in milliseconds.
+pub fn tell_time(unix: UnixMillis, out: &mut ReplyWriter<'_>) {
+    const MILLIS_A_SECOND: u64 = 1000;
+    const MICROS_A_MILLI: u64 = 1000;
+    let (seconds, micros) = (unix.0 / MILLIS_A_SECOND, unix.0 % MILLIS_A_SECOND * MICROS_A_MILLI);
+    let [seconds, micros] = [seconds, micros].map(|number| number.to_string());
+    out.each(Item::List(2), [Item::Bytes(seconds.as_bytes()), Item::Bytes(micros.as_bytes())]);
 }
 
 /// The reply to a container without one of its subcommands.

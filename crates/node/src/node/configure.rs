@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::{Tick, Work};
+use kasha_types::{Tick, UnixMillis, Work};
 use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
 use crate::node::Node;
@@ -12,7 +12,13 @@ use crate::shard::Replica;
 
 impl Node {
     /// A configuration from the coordinator. Older ones, and another cluster's, are ignored.
-    pub(crate) fn on_configuration(&mut self, now: Tick, configuration: Configuration, out: &mut Effects) {
+    pub(crate) fn on_configuration(
+        &mut self,
+        now: Tick,
+        configuration: Configuration,
+        unix_origin: Option<UnixMillis>,
+        out: &mut Effects,
+    ) {
         let known = self.core.configuration.as_ref().map(|known| known.version);
         if configuration.cluster != self.core.options.cluster
             || known.is_some_and(|known| configuration.version <= known)
@@ -20,6 +26,8 @@ impl Node {
             return;
         }
         self.core.work.add(Work::Configure);
+        // With the configuration that has it, and so before whoever it promotes replays anything (R10.12).
+        self.core.unix_origin = self.core.unix_origin.or(unix_origin);
         for info in &configuration.nodes {
             for (index, &address) in info.cores.iter().enumerate() {
                 let core = kasha_types::CoreId { node: info.node, core: index as u8 };

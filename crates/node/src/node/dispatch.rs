@@ -173,9 +173,9 @@ impl Node {
 
     fn on_order(&mut self, now: Tick, from: Endpoint, order: Orders, out: &mut Effects) {
         match order {
-            Orders::ConfigurationIs(ConfigurationIs { configuration, level }) => {
+            Orders::ConfigurationIs(ConfigurationIs { configuration, level, unix_origin }) => {
                 self.core.level = self.core.level.max(level);
-                self.on_configuration(now, configuration, out);
+                self.on_configuration(now, configuration, unix_origin.get().copied().flatten(), out);
             }
             // What a leader that stood still has left in buffers does not count any more.
             Orders::HeartbeatAnswer(HeartbeatAnswer { view, .. }) | Orders::LeaseVerdict(LeaseVerdict { view, .. })

@@ -5,8 +5,9 @@ use std::time::Duration;
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::{ConfigVersion, CoreId, NodeId, ShardId, Tick, limits};
 use kasha_wire::message::{ConfigurationIs, GetConfiguration, Heartbeat, Knowledge, NotLeader, ShardKnowledge};
-use kasha_wire::{Configuration, GroupMember, Message};
+use kasha_wire::{Configuration, GroupMember, Later, Message};
 
+use crate::core::Core;
 use crate::core::send::send;
 use crate::core::told::Told;
 use crate::node::Node;
@@ -34,11 +35,15 @@ impl Node {
         }
     }
 
+    fn told_configuration(&self, configuration: &Configuration) -> ConfigurationIs {
+        let Core { level, unix_origin, .. } = self.core;
+        ConfigurationIs { configuration: configuration.clone(), level, unix_origin: Later::at(level, unix_origin) }
+    }
+
     /// Tells the configuration, or, if the asker has it, the next one as soon as it is here.
     pub(crate) fn tell_configuration(&mut self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
-            let configuration = (**configuration).clone();
-            send(to, &ConfigurationIs { configuration, level: self.core.level }, Gate::Now, out);
+            send(to, &self.told_configuration(configuration), Gate::Now, out);
             return;
         }
         // Whoever knows no configuration yet names those that may.
@@ -58,7 +63,7 @@ impl Node {
         let Some(configuration) = self.core.configuration.as_ref().filter(|_| self.askers.is_telling()) else { return };
         let version = configuration.version;
         let mark = out.mark();
-        ConfigurationIs { configuration: (**configuration).clone(), level: self.core.level }.encode(out.arena());
+        self.told_configuration(configuration).encode(out.arena());
         let head = out.span_from(mark);
         for conn in self.askers.take(version, head.len as usize) {
             out.push(Effect::Send { to: Endpoint::Conn(conn), head, tail: None, gate: Gate::Now });

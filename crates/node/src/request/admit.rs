@@ -13,12 +13,12 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ListVersion, LogEnd, ShardId};
 use kasha_wire::hot::Envelope;
-use kasha_wire::operation::Part;
+use kasha_wire::operation::{Part, Parts};
 use kasha_wire::{Configuration, Refusal, Update};
 
 use crate::request::Condition;
 use crate::request::path::{RequestPath, Stop};
-use crate::request::{Origin, Received, Why, Wish};
+use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
 /// This shard, in this term, may run it. Its slots are known.
@@ -50,8 +50,16 @@ impl RequestPath<'_> {
         slots.sort_unstable();
         slots.dedup();
         let is_ours = match received.body.update {
-            Update::Transaction { .. } => self.owns_keys_of_tables(configuration, received),
-            _ => slots.iter().all(|&slot| configuration.owner(table, slot) == Some(self.shard)),
+            Update::Transaction { parts } => {
+                self.check_known(received.origin, parts)?;
+                self.owns_keys_of_tables(configuration, received)
+            }
+            update => {
+                if let Update::Batch { batch } = update {
+                    self.check_known(received.origin, batch)?;
+                }
+                slots.iter().all(|&slot| configuration.owner(table, slot) == Some(self.shard))
+            }
         };
         if is_ours { Ok(Admitted(received)) } else { Err(Stop::refuse(Refusal::WrongShard)) }
     }
@@ -70,6 +78,7 @@ impl RequestPath<'_> {
         }
         let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
         let own = received.body.parts_at(self.shard).ok_or(Stop::refuse(Refusal::WrongShard))?;
+        self.check_known(received.origin, own)?;
         let is_replay = matches!(received.origin, Origin::Replay);
         let is_ours = |part: Part<'_>| {
             let mut all_are = true;
@@ -90,6 +99,21 @@ impl RequestPath<'_> {
         } else {
             Err(Stop::refuse(Refusal::WrongShard))
         }
+    }
+
+    /// What needs a higher level, or the time of day, does not run before that is known here. Who has answered it knew it, and so does
+    /// whoever came after (R10.12): what a witness holds was not answered then, and runs when its client sends it again. Who gives it up
+    /// meanwhile may do so.
+    #[cold]
+    fn check_known(&self, origin: Origin, parts: Parts<'_>) -> Result<(), Stop> {
+        let gives_up = matches!(origin, Origin::Client(Caller { wish: Wish::Cancel, .. }));
+        if gives_up || self.core.knows_enough_for(parts) {
+            return Ok(());
+        }
+        Err(Stop::refuse(match origin {
+            Origin::Client(_) | Origin::Suspect => Refusal::Busy,
+            Origin::Replay => Refusal::BadRequest,
+        }))
     }
 
     /// The same for keys of several tables.

@@ -249,7 +249,8 @@ impl RequestPath<'_> {
             Class::Coordinated => {
                 let update = Update::Transaction { parts };
                 let spare = std::mem::take(&mut received.memory.draft);
-                let draft = self.state.store.draft(log, (body.head.table, body.head.begun), &update, spare);
+                let draft =
+                    self.state.store.draft(log, (body.head.table, self.core.moment(body.head.begun)), &update, spare);
                 let result = draft.result().to_vec();
                 if result.first() != Some(&(OutcomeCode::Done as u8)) {
                     if is_replay {

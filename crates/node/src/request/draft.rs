@@ -79,10 +79,11 @@ impl RequestPath<'_> {
 
     fn draft_changes<'a>(&self, log: &Log, ordered: &Ordered<'_, 'a>, spare: SpareDraft) -> Draft<'a> {
         let body = ordered.body();
+        let moment = self.core.moment(body.head.begun);
         if let Update::Batch { batch } = body.update {
-            return self.state.store.draft_batch(log, body.head.begun, (batch, ordered.parts_max()), spare);
+            return self.state.store.draft_batch(log, moment, (batch, ordered.parts_max()), spare);
         }
-        let mut draft = self.state.store.draft(log, (body.head.table, body.head.begun), &body.update, spare);
+        let mut draft = self.state.store.draft(log, (body.head.table, moment), &body.update, spare);
         // Only a replay comes here with keys of tables that there are not (`admit`).
         if let (Origin::Replay, Update::Transaction { .. }) = (ordered.received().origin, body.update) {
             let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");

@@ -195,8 +195,12 @@ impl<'p, 's> ReadPath<'p, 's> {
         }
         let Site { copy, state, core } = &mut *self.site;
         if let Read::Query { queries } = *read {
+            if !core.knows_enough_for(queries) {
+                return Err(Stop::Refused(Refusal::Busy));
+            }
             let spare = std::mem::take(&mut core.scratch.query);
-            let draft = state.store.query(&copy.log, core.cluster_time, (queries, parts_max), spare);
+            let now = core.moment(core.cluster_time);
+            let draft = state.store.query(&copy.log, now, (queries, parts_max), spare);
             let is_small = draft.result().len() <= RESULT_BYTES_MAX;
             core.scratch.result.clear();
             core.scratch.result.extend_from_slice(draft.result());

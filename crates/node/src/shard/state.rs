@@ -230,7 +230,7 @@ mod tests {
         let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::new(ShardId(0)));
         let update = |log: &mut Log, state: &mut ShardState, update: &Update<'_>| {
             let mut dead = Vec::new();
-            let mut draft = state.store.draft(log, (TableId(1), ClusterTime(0)), update, SpareDraft::default());
+            let mut draft = state.store.draft(log, (TableId(1), ClusterTime(0).into()), update, SpareDraft::default());
             let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
             state.store.write(&mut group, &mut draft, &mut dead);
             group.commit();
@@ -306,7 +306,8 @@ mod tests {
             for number in 0..count {
                 let key = number.to_le_bytes();
                 let put = Update::put(&key, b"v");
-                let mut draft = state.store.draft(&log, (TableId(table), ClusterTime(0)), &put, SpareDraft::default());
+                let mut draft =
+                    state.store.draft(&log, (TableId(table), ClusterTime(0).into()), &put, SpareDraft::default());
                 let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
                 state.store.write(&mut group, &mut draft, &mut Vec::new());
                 group.commit();

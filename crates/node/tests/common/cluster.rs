@@ -97,6 +97,7 @@ impl Cluster {
         self.each(|core| {
             core.message(message::ConfigurationIs {
                 level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
                 configuration: configuration.clone(),
             })
         });

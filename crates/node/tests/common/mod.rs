@@ -222,10 +222,12 @@ impl Core {
         let mut core = Self::start_with(Files::default(), memory_max_bytes, change);
         core.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(1, 1, ShardPhase::Recovering),
         });
         core.message(message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(2, 1, ShardPhase::Serving),
         });
         core.heartbeat_answered();

@@ -344,6 +344,7 @@ mod tests {
         let mut grow = ConfigurationsGrow::new(configurations.clone());
         let message = kasha_wire::message::ConfigurationIs {
             level: kasha_wire::Level::FIRST,
+            unix_origin: kasha_wire::Later::absent(),
             configuration: configuration(1, 1, 1),
         };
         let mut payload = Vec::new();

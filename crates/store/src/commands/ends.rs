@@ -12,8 +12,8 @@ use crate::run::Run;
 
 const MILLIS_A_SECOND: i64 = 1000;
 
-/// The reply to a command that says or tells a time of day before the cluster knows it.
-const NO_TIME_OF_DAY: &str = "ERR the cluster does not know the time of day yet; try again";
+/// No clock shows more unix milliseconds in this century. So a value ends at a unix time that a word can say.
+const UNIX_MOST: i64 = 1 << 42;
 
 /// What a word says of an end: in which unit, and from when on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,25 +103,34 @@ impl Which {
 }
 
 impl<'a> Run<'_, 'a> {
-    /// When the request was begun, in unix milliseconds.
-    fn begun_unix(&self) -> i64 {
-        i64::try_from(self.origin.0.saturating_add(self.begun.0)).unwrap_or(i64::MAX)
+    /// The unix time of ClusterTime 0.
+    fn origin(&self) -> i128 {
+        let origin = self.moment.origin.expect("R10.12: what knows the time of day is refused before the primary does");
+        i128::from(origin.0)
     }
 
-    /// What a word says of an end, in unix milliseconds. `invalid`: the reply to one that is out of range.
-    fn unix_end(&self, given: Given, word: &[u8], invalid: &'static str) -> Result<i64, CommandError> {
-        let time = integer(word)?;
-        if given.is_unix && self.origin.0 == 0 {
-            return Err(CommandError::of(NO_TIME_OF_DAY));
+    /// What a word says of an end, in milliseconds of ClusterTime, which may be before its begin. `invalid`: the reply to one that is out of
+    /// range.
+    ///
+    /// What is not said as a time of day does not depend on it, its range neither: a primary that knows the time of day replays what one has
+    /// answered that did not (R10.11).
+    fn when(&self, given: Given, word: &[u8], invalid: &'static str) -> Result<i128, CommandError> {
+        let invalid = CommandError::of(invalid);
+        let millis = integer(word)?.checked_mul(given.millis).ok_or_else(|| invalid.clone())?;
+        if given.is_unix {
+            return Ok(i128::from(millis) - self.origin());
         }
-        let from = if given.is_unix { 0 } else { self.begun_unix() };
-        let unix = time.checked_mul(given.millis).and_then(|millis| millis.checked_add(from));
-        unix.ok_or(CommandError::of(invalid))
+        if millis > i64::MAX - UNIX_MOST {
+            return Err(invalid);
+        }
+        Ok(i128::from(self.moment.begun.0) + i128::from(millis))
     }
 
-    fn end_of(&self, unix: i64) -> End {
-        let ends = u64::try_from(unix).unwrap_or(0).saturating_sub(self.origin.0);
-        if ends <= self.begun.0 { End::Over } else { End::At(ClusterTime(ends)) }
+    fn end_of(&self, when: i128) -> End {
+        if when <= i128::from(self.moment.begun.0) {
+            return End::Over;
+        }
+        End::At(ClusterTime(u64::try_from(when).expect("after the begin, and in the range of a word and of a clock")))
     }
 
     /// When a value ends whose end a word says, which must not be nothing or less.
@@ -129,7 +138,7 @@ impl<'a> Run<'_, 'a> {
         if integer(word)? <= 0 {
             return Err(CommandError::of(invalid));
         }
-        Ok(self.end_of(self.unix_end(given, word, invalid)?))
+        Ok(self.end_of(self.when(given, word, invalid)?))
     }
 
     /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`.
@@ -142,12 +151,12 @@ impl<'a> Run<'_, 'a> {
             (true, MILLIS_A_SECOND) => "ERR invalid expire time in 'expireat' command",
             (true, _) => "ERR invalid expire time in 'pexpireat' command",
         };
-        let unix = self.unix_end(given, time, invalid)?;
+        let when = self.when(given, time, invalid)?;
         let seen = self.see(key);
-        let old = seen.ends().map(|ends| i128::from(self.origin.0) + i128::from(ends.0));
-        let may = seen.value().is_some() && which.allows(old, i128::from(unix));
+        let old = seen.ends().map(|ends| i128::from(ends.0));
+        let may = seen.value().is_some() && which.allows(old, when);
         if may {
-            match self.end_of(unix) {
+            match self.end_of(when) {
                 End::At(ends) => self.end_at(key, seen, Some(ends)),
                 End::Over => self.remove_if_there(key, &seen),
             }
@@ -173,16 +182,13 @@ impl<'a> Run<'_, 'a> {
         /// What is told of a value that does not end.
         const ENDLESS: i64 = -1;
         let seen = self.see(key);
-        if told.is_unix && self.origin.0 == 0 && seen.ends().is_some() {
-            return Err(CommandError::of(NO_TIME_OF_DAY));
-        }
         let number = match (seen.value(), seen.ends()) {
             (None, _) => ABSENT,
             (Some(_), None) => ENDLESS,
             (Some(_), Some(ends)) => {
                 let millis = match told.is_unix {
-                    true => ends.0.saturating_add(self.origin.0),
-                    false => ends.0.saturating_sub(self.begun.0),
+                    true => i128::from(ends.0) + self.origin(),
+                    false => i128::from(ends.0.saturating_sub(self.moment.begun.0)),
                 };
                 let millis = i64::try_from(millis).unwrap_or(i64::MAX);
                 millis.saturating_add(told.millis / 2) / told.millis

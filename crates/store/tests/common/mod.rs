@@ -124,7 +124,7 @@ impl Replica {
     /// Executes an update with its completion record; gives the result, and whether anything changed.
     pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, bool) {
         let mut dead = Vec::new();
-        let mut draft = self.store.draft(&self.log, (table, self.now), update, std::mem::take(&mut self.spare));
+        let mut draft = self.store.draft(&self.log, (table, self.now.into()), update, std::mem::take(&mut self.spare));
         let (result, changes) = (draft.result().to_vec(), !draft.is_empty());
         let needed = draft.bytes() + entry_bytes(result.len());
         let mut group = self.log.begin(EPOCH, needed, Purpose::Normal).expect("memory");

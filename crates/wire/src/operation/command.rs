@@ -5,10 +5,11 @@
 
 use std::fmt;
 
-use kasha_commands::{Class, CommandNumber, KeySpec, Row};
+use kasha_commands::{Class, Command as Name, CommandNumber, KeySpec, Row, TimeOfDay};
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX};
 
 use super::excess::Excess;
+use crate::requests::number;
 use crate::{DecodeError, Reader};
 
 /// A command, still encoded; checked, so that going through its words cannot fail.
@@ -71,6 +72,30 @@ impl<'a> Command<'a> {
     #[must_use]
     pub fn changes(&self) -> bool {
         matches!(self.row.class, Class::Changes(_))
+    }
+
+    /// Whether it says or tells a time of day: what it does depends on the unix time of ClusterTime 0 (R10.12).
+    #[must_use]
+    pub fn knows_time_of_day(&self) -> bool {
+        let behind = match self.row.time_of_day() {
+            TimeOfDay::Never => return false,
+            TimeOfDay::Always => return true,
+            TimeOfDay::InOptions { behind } => behind,
+        };
+        // A time, or what is no option, may look like one: then it only waits for what all clusters come to know.
+        self.words().skip(behind).any(|word| word.eq_ignore_ascii_case(b"exat") || word.eq_ignore_ascii_case(b"pxat"))
+    }
+
+    /// Whether it can only give memory back: it deletes, or its time says that the value's is over.
+    #[must_use]
+    pub fn only_frees(&self) -> bool {
+        match self.row.command {
+            Name::Del | Name::Unlink => true,
+            Name::Expire | Name::PExpire => {
+                self.words().nth(1).is_some_and(|time| number(time).is_some_and(|n| n <= 0))
+            }
+            _ => false,
+        }
     }
 
     /// How many words stand behind its name.
@@ -212,6 +237,13 @@ impl CommandBuffer {
         }
         let is_one = row.arity.allows(buffer.count as usize + 1) && buffer.as_command().check_limits().is_ok();
         is_one.then_some(buffer)
+    }
+
+    /// The command that these words are, its name first. `None`: they are none, or none that a shard executes.
+    #[must_use]
+    pub fn of_words(words: &[&[u8]]) -> Option<Self> {
+        let (name, words) = words.split_first()?;
+        Self::new(kasha_commands::find(name)?, words.iter().copied())
     }
 
     /// Bytes of its words, with their lengths.

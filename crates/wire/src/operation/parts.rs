@@ -13,6 +13,7 @@ use super::excess::Excess;
 use super::terms::{Axes, Terms};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
+use crate::version::Level;
 use crate::{DecodeError, Reader};
 
 /// What a part does.
@@ -33,7 +34,8 @@ pub enum PartOperation<'a> {
 /// The code of a part that is a command.
 const COMMAND_CODE: u8 = 112;
 
-static COMMAND_ROW: Row = Row { code: COMMAND_CODE, name: "command", shape: Shape::Reply, only_frees: false };
+static COMMAND_ROW: Row =
+    Row { code: COMMAND_CODE, name: "command", level: Level(2), shape: Shape::Reply, only_frees: false };
 
 /// One part of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,34 +46,35 @@ pub struct Part<'a> {
     pub operation: PartOperation<'a>,
 }
 
-/// The parts of a transaction, still encoded; checked, so that going through them cannot fail.
+/// What is true of some of the parts, or of all: found while they are decoded, so that nobody goes through them again to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts<'a> {
-    count: u32,
-    have: Traits,
-    bytes: &'a [u8],
-}
-
-/// What is true of some parts together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Traits {
+struct Summary {
     /// One of them gives its key a lifetime.
-    lifetime: bool,
+    have_lifetime: bool,
+    /// One of them says or tells a time of day.
+    know_time_of_day: bool,
+    /// All of them can only give memory back.
+    only_free: bool,
+    /// The level that all of them need (R7.6).
+    level: Level,
     /// All are of one table, and none demands something that keeps the others from running (R10.17).
     can_be_a_batch: bool,
     /// None may change anything, or demands something.
     only_read: bool,
 }
 
-impl Default for Traits {
-    /// Of no parts.
-    fn default() -> Self {
-        Self { lifetime: false, can_be_a_batch: true, only_read: true }
-    }
-}
+impl Summary {
+    /// Of no part.
+    const EMPTY: Self = Self {
+        have_lifetime: false,
+        know_time_of_day: false,
+        only_free: true,
+        level: Level::FIRST,
+        can_be_a_batch: true,
+        only_read: true,
+    };
 
-impl Traits {
-    /// With one more part; `first`: the table of the first.
+    /// One more part; `first`: the table of the first.
     #[inline]
     fn add(&mut self, part: &Part<'_>, first: TableId) {
         let (is_check, only_reads) = match part.operation {
@@ -80,10 +83,41 @@ impl Traits {
             PartOperation::Update(_) => (false, false),
             PartOperation::Check(_) => (true, false),
         };
-        self.lifetime |= part.operation.has_lifetime();
+        self.have_lifetime |= part.operation.has_lifetime();
+        self.know_time_of_day |= part.operation.knows_time_of_day();
+        self.only_free &= part.operation.only_frees();
+        self.level = self.level.max(part.operation.row().level);
         self.can_be_a_batch &= part.table == first && !is_check;
         self.only_read &= only_reads;
     }
+}
+
+impl Summary {
+    /// Of some parts and of others.
+    fn and(self, other: Self) -> Self {
+        Self {
+            have_lifetime: self.have_lifetime | other.have_lifetime,
+            know_time_of_day: self.know_time_of_day | other.know_time_of_day,
+            only_free: self.only_free & other.only_free,
+            level: self.level.max(other.level),
+            can_be_a_batch: self.can_be_a_batch & other.can_be_a_batch,
+            only_read: self.only_read & other.only_read,
+        }
+    }
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// The parts of a transaction, still encoded; checked, so that going through them cannot fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    count: u32,
+    summary: Summary,
+    bytes: &'a [u8],
 }
 
 impl Row {
@@ -187,6 +221,26 @@ impl<'a> PartOperation<'a> {
         }
     }
 
+    /// Whether it says or tells a time of day: what it does depends on the unix time of ClusterTime 0 (R10.12).
+    #[must_use]
+    pub fn knows_time_of_day(&self) -> bool {
+        match self {
+            Self::Update(_) | Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.knows_time_of_day(),
+        }
+    }
+
+    /// Whether it can only give memory back.
+    #[must_use]
+    pub fn only_frees(&self) -> bool {
+        match self {
+            Self::Update(update) => update.only_frees(),
+            // What a read answers takes memory in the record.
+            Self::Read(_) | Self::Check(_) => false,
+            Self::Command(command) => command.only_frees(),
+        }
+    }
+
     /// Whether it may change its keys.
     #[must_use]
     pub fn changes_its_keys(&self) -> bool {
@@ -263,16 +317,16 @@ impl<'a> Parts<'a> {
         if count as usize > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of parts"));
         }
-        let (bytes, mut have, mut keys, mut first) = (reader.rest(), Traits::default(), 0, None);
+        let (bytes, mut summary, mut keys, mut first) = (reader.rest(), Summary::EMPTY, 0, None);
         for _ in 0..count {
             let part = take_part(reader)?;
-            have.add(&part, *first.get_or_insert(part.table));
+            summary.add(&part, *first.get_or_insert(part.table));
             keys += part.operation.keys();
         }
         if keys > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of keys"));
         }
-        Ok(Self { count, have, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+        Ok(Self { count, summary, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
     /// The number of parts.
@@ -284,7 +338,25 @@ impl<'a> Parts<'a> {
     /// Whether one of them gives its key a lifetime.
     #[must_use]
     pub fn have_lifetime(&self) -> bool {
-        self.have.lifetime
+        self.summary.have_lifetime
+    }
+
+    /// Whether one of them says or tells a time of day: what they do depends on the unix time of ClusterTime 0 (R10.12).
+    #[must_use]
+    pub fn know_time_of_day(&self) -> bool {
+        self.summary.know_time_of_day
+    }
+
+    /// Whether all of them can only give memory back.
+    #[must_use]
+    pub fn only_free(&self) -> bool {
+        self.summary.only_free
+    }
+
+    /// The level that all of them need (R7.6).
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.summary.level
     }
 
     /// Whether a value exceeds its limit, which no decoded part's does: then nobody can go through the parts.
@@ -331,17 +403,17 @@ impl<'a> Parts<'a> {
 
     /// So many parts behind the first ones.
     pub(super) fn slice(&self, first: u32, count: u32) -> Self {
-        let (mut reader, mut have) = (Reader::new(self.bytes), Traits::default());
+        let (mut reader, mut summary) = (Reader::new(self.bytes), Summary::EMPTY);
         let mut skip = |parts: u32| {
-            (have, _) = (0..parts).fold((Traits::default(), None), |(mut have, mut first), _| {
+            (summary, _) = (0..parts).fold((Summary::EMPTY, None), |(mut summary, mut first), _| {
                 let part = take_part(&mut reader).expect("checked when decoded");
-                have.add(&part, *first.get_or_insert(part.table));
-                (have, first)
+                summary.add(&part, *first.get_or_insert(part.table));
+                (summary, first)
             });
             reader.rest().len()
         };
         let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
-        Self { count, have, bytes: &self.bytes[from..to] }
+        Self { count, summary, bytes: &self.bytes[from..to] }
     }
 
     /// Whether a condition is about the version that a part before it gives its key.
@@ -364,13 +436,13 @@ impl<'a> Parts<'a> {
     /// Whether none of them may change anything, or demands something.
     #[must_use]
     pub fn only_read(&self) -> bool {
-        self.have.only_read
+        self.summary.only_read
     }
 
     /// Whether they are of one table, and none demands something that keeps the others from running (R10.17).
     #[must_use]
     pub fn can_be_a_batch(&self) -> bool {
-        self.have.can_be_a_batch
+        self.summary.can_be_a_batch
     }
 
     /// Whether nothing in these parts can fail, whatever their keys hold, and all of them answer a few bytes.
@@ -390,7 +462,7 @@ impl<'a> Parts<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartsBuffer {
     count: u32,
-    have: Traits,
+    summary: Summary,
     bytes: Vec<u8>,
 }
 
@@ -402,7 +474,7 @@ impl PartsBuffer {
     pub fn push(&mut self, table: TableId, operation: &PartOperation<'_>) {
         let first = self.as_parts().first_table().unwrap_or(table);
         self.count += 1;
-        self.have.add(&Part { table, operation: *operation }, first);
+        self.summary.add(&Part { table, operation: *operation }, first);
         self.bytes.extend_from_slice(&table.0.to_le_bytes());
         operation.encode(&mut self.bytes);
     }
@@ -424,7 +496,7 @@ impl PartsBuffer {
             return None;
         };
         let (keys, part) = (command.keys(), Part { table, operation: PartOperation::Command(command) });
-        self.have.add(&part, first);
+        self.summary.add(&part, first);
         debug_assert!(Command::decode(&mut Reader::new(&self.bytes[begin..])).is_ok());
         self.count += 1;
         Some(keys)
@@ -432,10 +504,10 @@ impl PartsBuffer {
 
     /// All parts of another one behind those that are there.
     pub fn append(&mut self, other: &Self) {
-        let first = self.as_parts().first_table().or(other.as_parts().first_table());
-        self.have.lifetime |= other.have.lifetime;
-        self.have.can_be_a_batch &= other.have.can_be_a_batch && first == other.as_parts().first_table().or(first);
-        self.have.only_read &= other.have.only_read;
+        let [first, others] = [&*self, other].map(|parts| parts.as_parts().first_table());
+        let is_one_table = first.is_none() || others.is_none() || first == others;
+        self.summary = self.summary.and(other.summary);
+        self.summary.can_be_a_batch &= is_one_table;
         self.count += other.count;
         self.bytes.extend_from_slice(&other.bytes);
     }
@@ -443,18 +515,19 @@ impl PartsBuffer {
     /// Forgets all parts, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        (self.count, self.have) = (0, Traits::default());
+        (self.count, self.summary) = (0, Summary::EMPTY);
     }
 
     /// The parts, as an operation's argument.
     #[must_use]
     pub fn as_parts(&self) -> Parts<'_> {
-        Parts { count: self.count, have: self.have, bytes: &self.bytes }
+        Parts { count: self.count, summary: self.summary, bytes: &self.bytes }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::CommandBuffer;
     use super::*;
 
     const PUT: PartOperation<'_> = PartOperation::Update(Update::put(b"k", b"v"));
@@ -466,6 +539,55 @@ mod tests {
         let mut buffer = PartsBuffer::default();
         parts.iter().for_each(|(table, operation)| buffer.push(TableId(*table), operation));
         buffer.as_parts().check_own_versions()
+    }
+
+    #[test]
+    fn parts_only_free_memory_if_each_of_them_does() {
+        const DELETE: PartOperation<'_> = PartOperation::Update(Update::delete(b"k"));
+        let command = |words: &[&[u8]]| CommandBuffer::of_words(words).expect("a command");
+        let only_free = |parts: &[PartOperation<'_>]| {
+            let mut buffer = PartsBuffer::default();
+            parts.iter().for_each(|operation| buffer.push(TableId(1), operation));
+            let parts = buffer.as_parts();
+            assert_eq!(parts.slice(0, parts.count()), parts);
+            parts.only_free()
+        };
+        let (del, unlink) = (command(&[b"del", b"k", b"other"]), command(&[b"unlink", b"k"]));
+        let (over, soon) = (command(&[b"expire", b"k", b"-1"]), command(&[b"pexpire", b"k", b"1"]));
+        let frees = [&del, &unlink, &over].map(|buffer| PartOperation::Command(buffer.as_command()));
+        assert!(only_free(&frees) && only_free(&[DELETE]) && only_free(&[DELETE, frees[0]]));
+        let get_del = command(&[b"getdel", b"k"]);
+        for other in [HAS, PUT, PartOperation::Command(soon.as_command()), PartOperation::Command(get_del.as_command())]
+        {
+            assert!(!only_free(&[other]) && !only_free(&[frees[0], other]), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn r10_12_what_depends_on_the_time_of_day_says_so() {
+        for (name, words, knows) in [
+            ("expireat", &[&b"k"[..], b"1"][..], true),
+            ("pexpireat", &[b"k", b"1"], true),
+            ("expiretime", &[b"k"], true),
+            ("pexpiretime", &[b"k"], true),
+            ("set", &[b"k", b"v", b"ExAt", b"1"], true),
+            ("set", &[b"k", b"v", b"get", b"pxat", b"1"], true),
+            ("set", &[b"k", b"exat"], false),
+            ("set", &[b"k", b"v", b"ex", b"1"], false),
+            ("getex", &[b"k", b"pxat", b"1"], true),
+            ("getex", &[b"exat", b"px", b"1"], false),
+            ("expire", &[b"k", b"1"], false),
+            ("ttl", &[b"k"], false),
+        ] {
+            let row = kasha_commands::find(name.as_bytes()).expect("a command");
+            let command = CommandBuffer::new(row, words.iter().copied()).expect("within the limits");
+            assert_eq!(command.as_command().knows_time_of_day(), knows, "{name} {words:?}");
+            let mut buffer = PartsBuffer::default();
+            buffer.push(TableId(1), &PUT);
+            assert_eq!((buffer.as_parts().know_time_of_day(), buffer.as_parts().level()), (false, Level::FIRST));
+            buffer.push(TableId(1), &PartOperation::Command(command.as_command()));
+            assert_eq!((buffer.as_parts().know_time_of_day(), buffer.as_parts().level()), (knows, Level(2)));
+        }
     }
 
     #[test]

@@ -69,7 +69,8 @@ newtypes!(
     ShardId,
     Slot,
     TableId,
-    Tick
+    Tick,
+    UnixMillis
 );
 
 macro_rules! structs {
@@ -111,6 +112,16 @@ impl Sample for Levels {
     }
     fn one(next: &mut Count) -> Self {
         Self::new(Sample::one(next), Sample::one(next)).expect("they ascend")
+    }
+}
+
+/// As messages of a cluster at the level have it: below that it is absent, and a message ends before it.
+impl<const LEVEL: u16, T: Sample> Sample for Later<LEVEL, T> {
+    fn any() -> BoxedStrategy<Self> {
+        super::any().prop_map(|value| Self::at(Level(LEVEL), value)).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self::at(Level(LEVEL), Sample::one(next))
     }
 }
 
@@ -445,7 +456,7 @@ macro_rules! every_type {
     ($each:ident) => {
         every_type!($each: u8, u16, u32, u64, u128, i64, bool, Option<u32>, Vec<u16>, String, Bytes, SocketAddr,
             AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
-            AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
+            AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, UnixMillis, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
             TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,

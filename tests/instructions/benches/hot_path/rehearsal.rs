@@ -71,7 +71,11 @@ impl Rehearsal {
         let mut this = Self { cores, arriving, turns, now: Tick(1_000_000_000), layout, operations: 0 };
         for (version, phase) in [(1, ShardPhase::Recovering), (2, ShardPhase::Serving)] {
             let configuration = configuration(layout, version, phase);
-            this.everybody_hears(&message::ConfigurationIs { level: kasha_wire::Level::FIRST, configuration });
+            this.everybody_hears(&message::ConfigurationIs {
+                level: kasha_wire::Level::FIRST,
+                unix_origin: kasha_wire::Later::absent(),
+                configuration,
+            });
             this.everybody_hears(&message::HeartbeatAnswer {
                 sent: this.now,
                 lease_millis: 60_000,

@@ -100,7 +100,7 @@ impl Serving {
         let update = Update::Transaction { parts };
         let mut memory = core.request_memory();
         let spare = std::mem::take(&mut memory.draft);
-        let mut draft = state.store.draft(log, (body.head.table, body.head.begun), &update, spare);
+        let mut draft = state.store.draft(log, (body.head.table, core.moment(body.head.begun)), &update, spare);
         let is_done = draft.result().first() == Some(&(OutcomeCode::Done as u8));
         assert!(is_done, "R8.3: {rpc} was checked when it was proposed, and fails now");
         // A table that is gone stays empty; the others change with it.
