@@ -13,7 +13,7 @@ use kasha_types::Tick;
 
 use crate::connect::Address;
 use crate::host::abort_on_panic;
-use crate::redis::{ENDS_WITHIN, Front, Port, PortSpec, front};
+use crate::redis::{ENDS_WITHIN, Front, Port, PortSpec, front, placement};
 use crate::stopping::StopRequest;
 
 /// The arguments of `kasha proxy`.
@@ -27,6 +27,9 @@ pub struct ProxyArguments {
     /// The password that programs have to say (`AUTH`); better in the environment, since others see command lines.
     #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
     redis_password: Option<String>,
+    /// Databases that are made through this proxy are spread over all shards; by default each is in one shard, as in one server of Redis.
+    #[arg(long, env = "KASHA_REDIS_SPREAD")]
+    redis_spread: bool,
 }
 
 /// Ends in good order when that is asked for (R10.5).
@@ -70,7 +73,8 @@ pub fn run(arguments: &ProxyArguments) -> Result<()> {
     abort_on_panic();
     let limits = Limits::within(raise_descriptor_limit(), 1)?.with_requesters();
     let password = arguments.redis_password.clone();
-    let options = RedisOptions { password, clients_max: limits.requesters, ..RedisOptions::default() };
+    let placement = placement(arguments.redis_spread);
+    let options = RedisOptions { password, placement, clients_max: limits.requesters, ..RedisOptions::default() };
     let (port, at) = Port::listen(&PortSpec { address: arguments.redis, options })?;
     let options =
         LoopOptions { name: "proxy".into(), listen: vec![port.listener()?], limits, ..LoopOptions::default() };

@@ -13,6 +13,7 @@ use kasha_machine::{Colocated, Effects, Fronted};
 use kasha_node::Node;
 use kasha_runtime::{Application, Control, Framing, Listener, random_u64};
 use kasha_types::{CoreId, Tick};
+use kasha_wire::message::Placement;
 
 use crate::telling::TellLease;
 
@@ -67,6 +68,11 @@ impl Port {
 pub struct PortSpec {
     pub address: SocketAddr,
     pub options: RedisOptions,
+}
+
+/// Where the keys of databases are that a front makes.
+pub fn placement(is_spread: bool) -> Placement {
+    if is_spread { Placement::Spread } else { Placement::OneShard }
 }
 
 /// Where the first node of `kasha start` speaks the Redis protocol, unless something else does.

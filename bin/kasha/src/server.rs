@@ -20,7 +20,7 @@ use crate::host::{
     limits, memory_bytes, wait_and_stop,
 };
 use crate::place::{Place, resolver};
-use crate::redis::PortSpec;
+use crate::redis::{PortSpec, placement};
 use crate::settings::Settings;
 use crate::stopping::StopRequest;
 
@@ -127,7 +127,8 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         (Some(_), true) => bail!("--redis needs a node in this process: give --listen, too (K0403)"),
         (Some(place), false) => {
             let address = place.wait(&resolver()?)?;
-            let options = RedisOptions { password: settings.redis_password.clone(), ..RedisOptions::default() };
+            let (password, placement) = (settings.redis_password.clone(), placement(settings.redis_spread));
+            let options = RedisOptions { password, placement, ..RedisOptions::default() };
             Some(PortSpec { address, options })
         }
         (None, _) => None,

@@ -103,6 +103,10 @@ settings! {
     /// The password that programs have to say there (`AUTH`); better in the environment or in the file, since others see command lines.
     #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
     redis_password: Option<String>,
+    Process
+    /// Databases that are made through this node's Redis port are spread over all shards; by default each is in one shard, as in one server of Redis.
+    #[arg(long, env = "KASHA_REDIS_SPREAD")]
+    redis_spread: bool,
     Cluster
     /// Members of the coordinator's group: 1, 3 or 5 (of a new cluster; with --host-coordinator).
     #[arg(long, env = "KASHA_GROUP")]

@@ -25,7 +25,7 @@ use crate::host::{
 };
 use crate::place::Place;
 use crate::processes::{Spec, Whose};
-use crate::redis::{FIRST_REDIS, FirstPort, PortSpec};
+use crate::redis::{FIRST_REDIS, FirstPort, PortSpec, placement};
 use crate::stopping::StopRequest;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
@@ -74,6 +74,9 @@ pub struct StartArguments {
     /// The password that programs have to say there (`AUTH`); better in the environment, since others see command lines.
     #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
     redis_password: Option<String>,
+    /// Databases that are made there are spread over all shards; by default each is in one shard, as in one server of Redis.
+    #[arg(long, env = "KASHA_REDIS_SPREAD")]
+    redis_spread: bool,
     /// Run each node in a process of its own, so that one of them can be killed. A killed node is started again after 5 s.
     #[arg(long)]
     processes: bool,
@@ -184,7 +187,11 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             spin: default_spin(loops),
             redis: redis.get(&node).map(|&address| PortSpec {
                 address,
-                options: RedisOptions { password: arguments.redis_password.clone(), ..RedisOptions::default() },
+                options: RedisOptions {
+                    password: arguments.redis_password.clone(),
+                    placement: placement(arguments.redis_spread),
+                    ..RedisOptions::default()
+                },
             }),
             ..spec_of(arguments, &of_folder, node, listen, &members)
         };
@@ -363,6 +370,9 @@ fn specs(
         }
         let redis = redis.get(&node).copied();
         words.extend(redis.map(|address| format!("--redis={address}")));
+        if redis.is_some() && arguments.redis_spread {
+            words.push("--redis-spread".to_owned());
+        }
         let password = arguments.redis_password.clone().filter(|_| redis.is_some());
         Spec { node, words, addresses: addresses.clone(), redis, password }
     };

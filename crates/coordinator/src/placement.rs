@@ -21,6 +21,16 @@ pub(crate) fn tablets(table: TableId, shards: u16) -> impl Iterator<Item = Table
     })
 }
 
+/// The tablet of a table of which one shard has all slots: the shard that has the fewest such tables, beside the `others`.
+pub(crate) fn one_tablet(table: TableId, others: &[Tablet], shards: u16) -> Tablet {
+    let (first, last) = (Slot(0), Slot(SLOTS - 1));
+    let is_whole = |tablet: &&Tablet| (tablet.first, tablet.last) == (first, last);
+    let mut whole = vec![0u32; usize::from(shards)];
+    others.iter().filter(is_whole).for_each(|tablet| whole[usize::from(tablet.shard.0)] += 1);
+    let shard = (0..shards).min_by_key(|&shard| whole[usize::from(shard)]).expect("there is a shard");
+    Tablet { table, first, last, shard: ShardId(shard) }
+}
+
 /// The first placement: primaries, backups and witnesses are spread over the nodes in turn. No shard has served yet, so
 /// every member is complete and there is nothing to recover from. With 2f + 1 nodes the witnesses are other nodes than
 /// the backups, so that the loss of a node costs a shard only one of the two.
@@ -179,6 +189,17 @@ mod tests {
             }
             assert_eq!(next, SLOTS);
         }
+    }
+
+    #[test]
+    fn tables_of_one_shard_go_round() {
+        let mut all: Vec<Tablet> = tablets(TableId(1), 3).collect();
+        for table in 2..6 {
+            all.push(one_tablet(TableId(table), &all, 3));
+        }
+        let shards: Vec<_> = all[3..].iter().map(|tablet| tablet.shard.0).collect();
+        assert_eq!(shards, [0, 1, 2, 0]);
+        assert!(all[3..].iter().all(|tablet| (tablet.first, tablet.last) == (Slot(0), Slot(SLOTS - 1))));
     }
 
     #[test]

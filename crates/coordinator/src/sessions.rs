@@ -59,7 +59,7 @@ impl Leading<'_> {
     pub(crate) fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Out<'_>) {
         let TableRequest { client, sequence, command } = request;
         let refuse = |text| TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
-        if let Some(why) = tables::refusal(&command) {
+        if let Some(why) = tables::refusal(&command, self.decided().level()) {
             return self.member.send(from, &refuse(why), out);
         }
         let last = self.decided().table_answer(client).map_or(0, |answer| answer.sequence);

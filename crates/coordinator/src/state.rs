@@ -13,7 +13,7 @@ use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, MemberId, NodeId, ShardId, TableId,
     UnixMillis, chained,
 };
-use kasha_wire::message::{TableCommand, TableOutcome};
+use kasha_wire::message::{Placement, TableCommand, TableOutcome};
 use kasha_wire::{
     Configuration, DecodeError, GroupMember, Level, Member, MemberState, NodeInfo, Reader, Served, ShardConfig,
     ShardPhase, TableInfo, Wire, wire_struct,
@@ -387,7 +387,7 @@ impl State {
                 witness_boots: self.boots(&config.witnesses),
             })
             .collect();
-        self.create_table(DEFAULT_TABLE);
+        self.create_table(DEFAULT_TABLE, Placement::Spread);
     }
 
     fn apply_promote(&mut self, shard: ShardId, epoch: Epoch, primary: NodeId, members: &[Member], from: &[NodeId]) {
@@ -453,23 +453,31 @@ impl State {
         true
     }
 
-    fn create_table(&mut self, name: &str) -> TableId {
+    fn create_table(&mut self, name: &str, at: Placement) -> TableId {
         let table = self.next_table;
         self.next_table = TableId(table.0.checked_add(1).expect("table ids are exhausted"));
         self.configuration.tables.push(TableInfo { table, name: name.to_owned() });
-        self.configuration.tablets.extend(placement::tablets(table, self.shards_wanted));
+        let tablets = &mut self.configuration.tablets;
+        match at {
+            Placement::Spread => tablets.extend(placement::tablets(table, self.shards_wanted)),
+            Placement::OneShard => tablets.push(placement::one_tablet(table, tablets, self.shards_wanted)),
+        }
         table
+    }
+
+    /// What came of it, and whether the published configuration has changed.
+    fn apply_create(&mut self, name: &str, at: Placement) -> (TableOutcome, bool) {
+        match (self.configuration.table(name), self.no_room_for_a_table()) {
+            (Some(table), _) => (TableOutcome::Exists(table), false),
+            (None, Some(why)) => (TableOutcome::Refused(why), false),
+            (None, None) => (TableOutcome::Created(self.create_table(name, at)), true),
+        }
     }
 
     fn apply_table(&mut self, client: ClientId, sequence: u64, command: &TableCommand) -> bool {
         let (outcome, publishes) = match command {
-            TableCommand::Create(name) => match self.configuration.table(name) {
-                Some(table) => (TableOutcome::Exists(table), false),
-                None => match self.no_room_for_a_table() {
-                    Some(why) => (TableOutcome::Refused(why), false),
-                    None => (TableOutcome::Created(self.create_table(name)), true),
-                },
-            },
+            TableCommand::Create(name) => self.apply_create(name, Placement::Spread),
+            TableCommand::CreateAt(name, at) => self.apply_create(name, *at),
             TableCommand::Drop(name) => match self.configuration.table(name) {
                 Some(table) => {
                     self.configuration.tables.retain(|info| info.table != table);

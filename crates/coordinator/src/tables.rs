@@ -6,6 +6,7 @@
 use kasha_machine::Endpoint;
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;
 use kasha_types::{ClientId, ConfigVersion};
+use kasha_wire::Level;
 use kasha_wire::message::TableCommand;
 
 use crate::State;
@@ -13,8 +14,12 @@ use crate::limits::TABLE_ANSWERS_WAITING_MAX;
 use crate::state::{DEFAULT_TABLE, TableAnswer};
 
 /// Why a request is refused in any state. The refusal is not recorded: a copy of the request is refused again.
-pub(crate) fn refusal(command: &TableCommand) -> Option<String> {
-    let (TableCommand::Create(name) | TableCommand::Drop(name)) = command;
+pub(crate) fn refusal(command: &TableCommand, level: Level) -> Option<String> {
+    let name = command.name();
+    if command.level() > level {
+        let needed = command.level();
+        return Some(format!("that needs {needed}, and the cluster works at {level}: kasha admin finalize (K0326)"));
+    }
     if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
         return Some(format!("a table's name has 1 to {TABLE_NAME_BYTES_MAX} bytes, this one {}", name.len()));
     }
@@ -22,7 +27,7 @@ pub(crate) fn refusal(command: &TableCommand) -> Option<String> {
         return Some("a table's name must be printable: it holds control characters".into());
     }
     match command {
-        TableCommand::Create(_) => None,
+        TableCommand::Create(_) | TableCommand::CreateAt(..) => None,
         TableCommand::Drop(name) => (name == DEFAULT_TABLE)
             .then(|| format!("the table \"{DEFAULT_TABLE}\" cannot be dropped: delete its keys instead")),
     }

@@ -31,6 +31,7 @@ use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::OutcomeCode;
+use kasha_wire::message::Placement;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
@@ -67,13 +68,15 @@ pub struct RedisOptions {
     pub password: Option<String>,
     /// The port that it serves, as `CONFIG` and `INFO` tell it; 0: none.
     pub port: u16,
+    /// Where the keys of a database are that the front makes: in one shard, as in one server of Redis, or in all of them.
+    pub placement: Placement,
     /// The connections that it may have, as `CONFIG` and `INFO` tell: the shell refuses more.
     pub clients_max: usize,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { password: None, port: 0, clients_max: 10_000 }
+        Self { password: None, port: 0, placement: Placement::OneShard, clients_max: 10_000 }
     }
 }
 
@@ -361,7 +364,7 @@ impl RedisFront {
     /// A front without connections.
     #[must_use]
     pub fn new(options: RedisOptions) -> Self {
-        Self { options, ..Self::default() }
+        Self { tables: Tables::new(options.placement), options, ..Self::default() }
     }
 
     /// Connections that have said something.

@@ -8,7 +8,7 @@ use kasha_types::{
 };
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
-    self, AttachAt, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
+    self, AttachAt, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Placement, Report, ShardKnowledge, TableCommand,
 };
 use kasha_wire::{AnyMessage, Served};
 
@@ -265,7 +265,11 @@ impl Scene {
             }
             _ => {
                 let name = ["a", "b", "default", "", "a name with spaces"][draw::below(u, 5)?].to_owned();
-                let command = if u.arbitrary()? { TableCommand::Create(name) } else { TableCommand::Drop(name) };
+                let command = match draw::below(u, 3)? {
+                    0 => TableCommand::Create(name),
+                    1 => TableCommand::Drop(name),
+                    _ => TableCommand::CreateAt(name, *u.choose(&[Placement::Spread, Placement::OneShard])?),
+                };
                 message::TableRequest { client: ClientId(number(u, 4)?), sequence: number(u, 4)?, command }.into()
             }
         })

@@ -567,6 +567,19 @@ pub enum TableCommand {
     Create(String),
     /// Drop the table of this name, with all keys in it.
     Drop(String),
+    /// Create a table of this name, whose keys are placed like this. It needs level 2.
+    CreateAt(String, Placement),
+}
+
+/// Which shards a table's keys belong to: the first of a table's settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Placement {
+    /// All of them, each with a part of the slots.
+    #[default]
+    Spread = 0,
+    /// One, which the coordinator chooses: the one that has the fewest tables of its own.
+    OneShard = 1,
 }
 
 /// What a table request has changed.
@@ -676,19 +689,56 @@ impl Wire for Holding {
     }
 }
 
+impl Wire for Placement {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            0 => Self::Spread,
+            1 => Self::OneShard,
+            _ => return Err(DecodeError::Invalid("a table's placement")),
+        })
+    }
+}
+
+impl TableCommand {
+    /// The table's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Create(name) | Self::Drop(name) | Self::CreateAt(name, _) => name,
+        }
+    }
+
+    /// The level that it needs (R7.6).
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Create(_) | Self::Drop(_) => Level::FIRST,
+            Self::CreateAt(..) => Level(2),
+        }
+    }
+}
+
 impl Wire for TableCommand {
     fn put(&self, out: &mut Vec<u8>) {
         let (tag, name) = match self {
             Self::Create(name) => (0u8, name),
             Self::Drop(name) => (1, name),
+            Self::CreateAt(name, _) => (2, name),
         };
         tag.put(out);
         name.put(out);
+        if let Self::CreateAt(_, placement) = self {
+            placement.put(out);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match from.take::<u8>()? {
             0 => Ok(Self::Create(from.take()?)),
             1 => Ok(Self::Drop(from.take()?)),
+            2 => Ok(Self::CreateAt(from.take()?, from.take()?)),
             _ => Err(DecodeError::Invalid("a table command")),
         }
     }

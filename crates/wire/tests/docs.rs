@@ -6,7 +6,9 @@ use crate::common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
-use kasha_wire::message::{AdminOrder, AdminOutcome, AttachAt, Holding, Report, TableCommand, TableOutcome, Told};
+use kasha_wire::message::{
+    AdminOrder, AdminOutcome, AttachAt, Holding, Placement, Report, TableCommand, TableOutcome, Told,
+};
 use kasha_wire::operation::{Answer, Check, Condition};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CleanerState, Memory};
@@ -180,6 +182,7 @@ fn all_choices() {
         RecordedVerdict,
         Holding,
         Refusal,
+        Placement,
         TableCommand,
         TableOutcome,
         AdminOrder,

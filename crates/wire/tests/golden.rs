@@ -11,7 +11,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
-use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, Holding, Placement, Report, TableCommand, TableOutcome};
 use kasha_wire::operation::{ParticipantsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, Memory};
@@ -127,6 +127,7 @@ fn parts() {
             lines.push((format!("{name} {part:?}"), encoded(&part)));
         }
     }
+    each::<Placement>("Placement", &mut lines);
     each::<TableCommand>("TableCommand", &mut lines);
     each::<TableOutcome>("TableOutcome", &mut lines);
     each::<Report>("Report", &mut lines);

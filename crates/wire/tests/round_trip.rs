@@ -12,7 +12,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
 use kasha_wire::message::{
-    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report,
+    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Placement, Report,
     ShardKnowledge, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::operation::{ItemsBuffer, Row};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kasha_types::{ClusterTime, CoreId, Epoch, RpcId, ShardId, Slot, TableId, Tick};
+use kasha_wire::message::Placement;
 use kasha_wire::{Body, Level, Read, Turn};
 
 use super::calls::CallId;
@@ -103,7 +104,7 @@ pub enum CoreQuestion {
 /// What a table request asks of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableChange {
-    Create,
+    Create(Placement),
     Drop,
 }
 

@@ -4,7 +4,7 @@
 use kasha_machine::Effects;
 use kasha_types::Tick;
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;
-use kasha_wire::message::{TableAnswer, TableCommand, TableOutcome, TableRequest};
+use kasha_wire::message::{Placement, TableAnswer, TableCommand, TableOutcome, TableRequest};
 
 use super::call::{Kind, Stage, TableChange};
 use super::calls::CallId;
@@ -14,7 +14,12 @@ use super::{Completion, Session, WhyNot};
 impl Session {
     /// Creates a table.
     pub fn create_table(&mut self, now: Tick, name: &str, out: &mut Effects) -> CallId {
-        self.change_tables(TableChange::Create, now, name, out)
+        self.create_table_at(now, name, Placement::Spread, out)
+    }
+
+    /// The same for a table whose keys are placed like this; one that exists stays where it is. Below level 2 every table is spread.
+    pub fn create_table_at(&mut self, now: Tick, name: &str, at: Placement, out: &mut Effects) -> CallId {
+        self.change_tables(TableChange::Create(at), now, name, out)
     }
 
     /// Drops a table with all it holds.
@@ -66,7 +71,8 @@ impl Session {
         call.resume = now.after(patience);
         let name = String::from_utf8(call.bytes.clone()).expect("it was a text");
         let command = match change {
-            TableChange::Create => TableCommand::Create(name),
+            TableChange::Create(Placement::Spread) => TableCommand::Create(name),
+            TableChange::Create(at) => TableCommand::CreateAt(name, at),
             TableChange::Drop => TableCommand::Drop(name),
         };
         let message = TableRequest { client, sequence, command };

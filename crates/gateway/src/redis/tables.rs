@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_machine::Effects;
 use kasha_types::{TableId, Tick};
-use kasha_wire::message::TableOutcome;
+use kasha_wire::message::{Placement, TableOutcome};
 
 /// How far a table has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,7 @@ pub enum Found {
 /// Tables that are looked for: one call for each, however many connections wait for it.
 #[derive(Debug, Default)]
 pub struct Tables {
+    placement: Placement,
     looked_for: BTreeMap<u8, Stage>,
 }
 
@@ -47,6 +48,11 @@ pub fn table(database: u8, session: &Session) -> Option<TableId> {
 }
 
 impl Tables {
+    /// Databases that are made are placed like this.
+    pub fn new(placement: Placement) -> Self {
+        Self { placement, looked_for: BTreeMap::new() }
+    }
+
     /// Looks for a table, unless that is under way.
     pub fn look_for(&mut self, now: Tick, database: u8, session: &mut Session, out: &mut Effects) -> Option<CallId> {
         if self.looked_for.contains_key(&database) {
@@ -70,7 +76,7 @@ impl Tables {
         let next = match (stage, completion) {
             (_, Completion::Refreshed) if is_there => Err(Found::There),
             (Stage::Looked, Completion::Refreshed) => {
-                Ok((Stage::Made, session.create_table(now, &name(database), out)))
+                Ok((Stage::Made, session.create_table_at(now, &name(database), self.placement, out)))
             }
             (Stage::Made, Completion::Table(TableOutcome::Created(_) | TableOutcome::Exists(_))) => {
                 Ok((Stage::Heard, session.refresh(now, out)))

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
-    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report,
+    AdminOrder, AdminOutcome, AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Placement, Report,
     ShardKnowledge, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::status::{
@@ -263,6 +263,7 @@ plain! {
     Memory { Enough, Low, Full }
     CleanerState { Follows, Rests, Cleans, WaitsForSync, WaitsForFloor, FindsNothing, FindsNoRoom }
     Work { Replay, Free, Forget, Graves, DropTable, Remove, Copy, Role, Configure, Clean }
+    Placement { Spread, OneShard }
     Holding { Sure, PowerLost, Damaged, NeverHad }
     RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
     Refusal { NotPrimary, WrongShard, OldWitnessList, LeaseExpired, LeaseUnproven, Busy, OutOfMemory, Reused, Stale,
@@ -273,6 +274,8 @@ variants! {
     TableCommand: |next| [
         super::any().prop_map(TableCommand::Create) => TableCommand::Create(Sample::one(next)),
         super::any().prop_map(TableCommand::Drop) => TableCommand::Drop(Sample::one(next)),
+        (super::any(), super::any()).prop_map(|(name, at)| TableCommand::CreateAt(name, at)) =>
+            TableCommand::CreateAt(Sample::one(next), Sample::one(next)),
     ]
     TableOutcome: |next| [
         super::any().prop_map(TableOutcome::Created) => TableOutcome::Created(Sample::one(next)),
@@ -459,7 +462,7 @@ macro_rules! every_type {
             AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, UnixMillis, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
-            TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
+            Placement, TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
