@@ -185,14 +185,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             hosts: (node == of_folder.host).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             spin: default_spin(loops),
-            redis: redis.get(&node).map(|&address| PortSpec {
-                address,
-                options: RedisOptions {
-                    password: arguments.redis_password.clone(),
-                    placement: placement(arguments.redis_spread),
-                    ..RedisOptions::default()
-                },
-            }),
+            redis: redis.get(&node).map(|&address| port_at(address, arguments)),
             ..spec_of(arguments, &of_folder, node, listen, &members)
         };
         let running = RunningNode::start(&spec, &ended)?;
@@ -261,6 +254,11 @@ fn redis_addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<BTreeMap
         }
     }
     Ok(addresses)
+}
+
+fn port_at(address: SocketAddr, arguments: &StartArguments) -> PortSpec {
+    let (password, placement) = (arguments.redis_password.clone(), placement(arguments.redis_spread));
+    PortSpec { address, options: RedisOptions { password, placement, ..RedisOptions::default() } }
 }
 
 /// Says where Redis clients connect.

@@ -25,6 +25,7 @@ pub mod plain;
 mod report;
 pub mod requests;
 pub mod status;
+mod tables;
 mod version;
 mod word;
 
