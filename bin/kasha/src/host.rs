@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions, GROUP_MAX, Timing, Unchosen};
-use kasha_machine::{Endpoint, Trash};
+use kasha_gateway::RedisOptions;
+use kasha_machine::{Colocated, Effects, Endpoint, Trash};
 use kasha_node::{Baseline, Buffers, Node, NodeOptions};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
@@ -25,10 +26,11 @@ use kasha_types::limits::NODE_LEASE;
 use kasha_types::{ClusterId, ConfigVersion, CoreId, Incarnation, NodeId};
 use kasha_wire::link::ToClient;
 use kasha_wire::message::GetConfiguration;
-use kasha_wire::{Durability, WireVersions};
+use kasha_wire::{Durability, WireVersions, frame};
 
 use crate::folder::stored_in;
 use crate::place::{Place, resolver};
+use crate::redis::{Port, PortSpec, TellBoth, front};
 use crate::stopping::StopRequest;
 use crate::talk::Talk;
 use crate::telling::{Ended, TellCommits, TellLease};
@@ -46,6 +48,8 @@ pub struct NodeSpec {
     pub coordinators: Vec<Place>,
     /// Where this process listens as a member of that group; `None`: it hosts none.
     pub control: Option<Control>,
+    /// Where the node speaks the Redis protocol, if it does.
+    pub redis: Option<PortSpec>,
     /// The options of a new cluster, if this process is to begin one.
     pub hosts: Option<ClusterSpec>,
     /// The nodes whose cores run in this process.
@@ -213,6 +217,8 @@ pub struct RunningNode {
     asked_to_stop: Arc<AtomicBool>,
     data: Arc<Mutex<DataDir>>,
     listens: Vec<SocketAddr>,
+    /// Where they speak the Redis protocol.
+    redis: Option<SocketAddr>,
     /// The coordinator's address, unless it has a name.
     coordinator: Option<SocketAddr>,
     /// Where the process listens as a member of the coordinator's group.
@@ -228,6 +234,8 @@ struct Shared {
     names: Option<Names>,
     /// Where other members reach the one of this process.
     control: Option<SocketAddr>,
+    /// The port of the Redis protocol.
+    redis: Option<Port>,
     trash: TrashThread,
 }
 
@@ -243,6 +251,7 @@ impl RunningNode {
             listeners.push(listener);
             bound.push(address);
         }
+        let redis = spec.redis.as_ref().map(Port::listen).transpose()?;
         let addresses = advertised(spec, &bound, &resolver)?;
         let control = match &spec.control {
             Some(control) => control.listen(&resolver, stored_in(&data)?.is_some())?,
@@ -268,6 +277,7 @@ impl RunningNode {
             asked_to_stop: Arc::default(),
             data: Arc::new(Mutex::new(data)),
             listens: bound,
+            redis: redis.as_ref().map(|(_, address)| *address),
             coordinator,
             control: own,
         };
@@ -293,7 +303,8 @@ impl RunningNode {
         });
         let of: Vec<_> = named.map(|(index, place)| (seed(index), place.name().into())).collect();
         let names = (!of.is_empty()).then_some(Names { resolver, of });
-        let shared = Shared { cluster, addresses, names, control: control_address, trash };
+        let redis = redis.map(|(port, _)| port);
+        let shared = Shared { cluster, addresses, names, control: control_address, redis, trash };
         for (index, listener) in (0u8..).zip(listeners) {
             running.spawn_core(spec, index, listener, &shared, ended)?;
         }
@@ -307,6 +318,11 @@ impl RunningNode {
     /// Where the cores listen, and the coordinator if it runs here: port 0 has become the port that was taken.
     pub fn listens(&self) -> (&[SocketAddr], Option<SocketAddr>) {
         (&self.listens, self.coordinator.filter(|_| self.hosts_coordinator))
+    }
+
+    /// Where the cores speak the Redis protocol.
+    pub fn redis(&self) -> Option<SocketAddr> {
+        self.redis
     }
 
     /// Whether a loop of this name is one of its cores', or that of its member of the coordinator's group.
@@ -418,7 +434,7 @@ impl RunningNode {
         let incarnation: Incarnation = self.folder().incarnation();
         let name = format!("n{}c{index}", spec.node);
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
-        let Shared { cluster, addresses, names, control, trash } = shared;
+        let Shared { cluster, addresses, names, control, redis, trash } = shared;
         let (cluster, memory_goes_to) = (*cluster, trash.clone());
         let options = NodeOptions {
             incarnation,
@@ -453,11 +469,28 @@ impl RunningNode {
             trash: Some(trash.clone()),
             limits: spec.limits,
         };
-        let make = move || {
-            EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
+        let (asked, tells) = (Arc::clone(&self.asked_to_stop), index == 0);
+        let Some(port) = redis else {
+            let make = move || {
+                EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
+            };
+            return self.spawn(name, make, TellLease::new(asked, tells), ended);
         };
-        let telling = TellLease::new(Arc::clone(&self.asked_to_stop), index == 0);
-        self.spawn(name, make, telling, ended)
+        let mut loop_options = loop_options;
+        loop_options.listen.push(port.listener()?);
+        loop_options.limits = loop_options.limits.with_requesters();
+        let requesters = loop_options.limits.requesters * self.cores;
+        let of_front = RedisOptions { clients_max: requesters, ..port.options.clone() };
+        // The front asks its own node first, and then the others' for whom the cluster has a place.
+        let seeds: Vec<_> = addresses.iter().copied().chain(self.coordinator).collect();
+        let make = move || {
+            EventLoop::new(loop_options, |disk, now, out| {
+                let node = Node::start(options, disk, now, out)?;
+                let make = |out: &mut Effects| front(seeds.into(), Some(core), of_front, now, out);
+                Ok(Colocated::new(core, frame::split, node, out, make))
+            })
+        };
+        self.spawn(name, make, TellBoth::new(asked, tells), ended)
     }
 
     /// Makes a loop on a thread of its own and runs it there. (A machine stays on the thread that made it.)

@@ -22,6 +22,7 @@ pub mod host;
 pub mod place;
 mod processes;
 mod proxy;
+pub mod redis;
 mod server;
 mod settings;
 mod start;

@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::admin::orders;
 use crate::folder::cluster_in;
 use crate::forming::{Formed, wait_until_serving};
+use crate::start::tell_ports;
 use crate::stopping::StopRequest;
 
 /// A killed node stays away for so long, that one can see what its cluster does meanwhile.
@@ -33,6 +34,10 @@ pub struct Spec {
     /// The words behind `kasha server`.
     pub words: Vec<String>,
     pub addresses: Vec<SocketAddr>,
+    /// Where it speaks the Redis protocol.
+    pub redis: Option<SocketAddr>,
+    /// The password there, which no command line shows.
+    pub password: Option<String>,
 }
 
 /// The members of the coordinator's group.
@@ -68,6 +73,9 @@ impl Spec {
             if name.to_string_lossy().starts_with("KASHA_") && name != "KASHA_LOG" {
                 command.env_remove(name);
             }
+        }
+        if let Some(password) = &self.password {
+            command.env("KASHA_REDIS_PASSWORD", password);
         }
         command.arg("server").args(&self.words).args(["--parent", &std::process::id().to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -150,6 +158,8 @@ fn tell_ready(nodes: &[Node], coordinator: SocketAddr, flag: &str, data: &Path) 
         };
         say!("  node-{:<7} {}  {process}", spec.node, listen.join(" "));
     }
+    let ports: Vec<_> = nodes.iter().filter_map(|node| node.spec.redis).collect();
+    tell_ports(&ports);
     say!("\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha status{flag}");
     if let Some(Node { spec, process: Process::Runs(child), .. }) = nodes.get(1) {
         say!("Kill node-{}, and see that nothing is lost:", spec.node);

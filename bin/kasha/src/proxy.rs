@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use kasha_client::session::{Session, SessionOptions};
-use kasha_gateway::RedisFront;
-use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
-use kasha_machine::{Effects, Fronted};
-use kasha_runtime::{Application, Control, EventLoop, Framing, Listener, LoopOptions, listen, random_u64, say};
+use kasha_gateway::RedisOptions;
+use kasha_machine::Effects;
+use kasha_runtime::limits::Limits;
+use kasha_runtime::{Application, Control, EventLoop, LoopOptions, raise_descriptor_limit, say};
 use kasha_types::Tick;
 
 use crate::connect::Address;
 use crate::host::abort_on_panic;
+use crate::redis::{ENDS_WITHIN, Front, Port, PortSpec, front};
 use crate::stopping::StopRequest;
 
 /// The arguments of `kasha proxy`.
@@ -24,10 +24,10 @@ pub struct ProxyArguments {
     /// Where programs that speak the Redis protocol connect. Whoever reaches it may do everything: let only this machine reach it.
     #[arg(long, env = "KASHA_REDIS", default_value = "127.0.0.1:6379")]
     redis: SocketAddr,
+    /// The password that programs have to say (`AUTH`); better in the environment, since others see command lines.
+    #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
+    redis_password: Option<String>,
 }
-
-/// How long outstanding requests may take when the proxy is to end.
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// Ends in good order when that is asked for (R10.5).
 struct Ending {
@@ -35,8 +35,8 @@ struct Ending {
     since: Option<Tick>,
 }
 
-impl Application<Fronted<RedisFront, Session>> for Ending {
-    fn turn(&mut self, now: Tick, machine: &mut Fronted<RedisFront, Session>, out: &mut Effects) -> Control {
+impl Application<Front> for Ending {
+    fn turn(&mut self, now: Tick, machine: &mut Front, out: &mut Effects) -> Control {
         if !self.asked.came() {
             return Control::Continue;
         }
@@ -68,17 +68,13 @@ fn seeds(address: &Address) -> Result<Vec<SocketAddr>> {
 pub fn run(arguments: &ProxyArguments) -> Result<()> {
     let seeds = seeds(&arguments.address)?;
     abort_on_panic();
-    let (socket, at) = listen(arguments.redis)?;
-    let listener = Listener { socket, framing: Framing::Requests };
-    let options = LoopOptions { name: "proxy".into(), listen: vec![listener], ..LoopOptions::default() };
-    let mut event_loop = EventLoop::new(options, |_, now, out| {
-        let options = SessionOptions {
-            deadline: COMMAND_DEADLINE,
-            cancel_grace: CANCEL_GRACE,
-            ..SessionOptions::new(seeds, random_u64())
-        };
-        Ok(Fronted::new(RedisFront::new(), Session::new(options, now, out)))
-    })?;
+    let limits = Limits::within(raise_descriptor_limit(), 1)?.with_requesters();
+    let password = arguments.redis_password.clone();
+    let options = RedisOptions { password, clients_max: limits.requesters, ..RedisOptions::default() };
+    let (port, at) = Port::listen(&PortSpec { address: arguments.redis, options })?;
+    let options =
+        LoopOptions { name: "proxy".into(), listen: vec![port.listener()?], limits, ..LoopOptions::default() };
+    let mut event_loop = EventLoop::new(options, |_, now, out| Ok(front(seeds.into(), None, port.options, now, out)))?;
     let asked = StopRequest::listen()?;
     let (handle, wakes) = (event_loop.handle(), asked.again());
     std::thread::Builder::new().name("stop".into()).spawn(move || {

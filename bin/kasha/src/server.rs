@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use kasha_coordinator::Unchosen;
+use kasha_gateway::RedisOptions;
 use kasha_runtime::say;
 use kasha_types::NodeId;
 use kasha_types::limits::NODE_LEASE;
@@ -18,7 +19,8 @@ use crate::host::{
     ClusterSpec, Control, Injected, NodeSpec, RunningNode, abort_on_panic, default_group, default_shards, default_spin,
     limits, memory_bytes, wait_and_stop,
 };
-use crate::place::Place;
+use crate::place::{Place, resolver};
+use crate::redis::PortSpec;
 use crate::settings::Settings;
 use crate::stopping::StopRequest;
 
@@ -121,8 +123,18 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     // What only stands by takes no processor.
     let loops = listen.len() + usize::from(hosts.is_some());
     let (listen_count, has_control) = (listen.len(), control.is_some());
+    let redis = match (&settings.redis, listen.is_empty()) {
+        (Some(_), true) => bail!("--redis needs a node in this process: give --listen, too (K0403)"),
+        (Some(place), false) => {
+            let address = place.wait(&resolver()?)?;
+            let options = RedisOptions { password: settings.redis_password.clone(), ..RedisOptions::default() };
+            Some(PortSpec { address, options })
+        }
+        (None, _) => None,
+    };
     Ok(NodeSpec {
         node,
+        redis,
         data: settings.data.with_context(|| missing("--data"))?,
         listen,
         advertise,
@@ -159,6 +171,9 @@ pub fn run(arguments: &ServerArguments) -> Result<()> {
     }
     if !cores.is_empty() {
         say!("node-{} listens at {}", spec.node, cores.join(" "));
+    }
+    if let Some(address) = node.redis() {
+        say!("node-{} speaks the Redis protocol at {address}", spec.node);
     }
     wait_and_stop(vec![node], &endings, &asked)
 }

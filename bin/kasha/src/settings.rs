@@ -95,6 +95,14 @@ settings! {
     /// of --coordinator with --host-coordinator, else the first of --listen with its port + 1000.
     #[arg(long, env = "KASHA_CONTROL")]
     control: Option<Place>,
+    Process
+    /// Where this node speaks the Redis protocol, host:port.
+    #[arg(long, env = "KASHA_REDIS")]
+    redis: Option<Place>,
+    Process
+    /// The password that programs have to say there (`AUTH`); better in the environment or in the file, since others see command lines.
+    #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
+    redis_password: Option<String>,
     Cluster
     /// Members of the coordinator's group: 1, 3 or 5 (of a new cluster; with --host-coordinator).
     #[arg(long, env = "KASHA_GROUP")]

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use kasha_coordinator::Unchosen;
+use kasha_gateway::RedisOptions;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::say;
 use kasha_runtime::{foreign_in, listen, make_folder_of_nodes};
@@ -24,6 +25,7 @@ use crate::host::{
 };
 use crate::place::Place;
 use crate::processes::{Spec, Whose};
+use crate::redis::{FIRST_REDIS, FirstPort, PortSpec};
 use crate::stopping::StopRequest;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
@@ -65,6 +67,13 @@ pub struct StartArguments {
     /// How long a new cluster waits for a node whose process died: 10ms to 1m. Later: kasha admin coordinator lease.
     #[arg(long, env = "KASHA_LEASE", default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
+    /// Where the first node speaks the Redis protocol, the others at the next ports; `off`: none does [default: 127.0.0.1:6379, if these ports
+    /// are free].
+    #[arg(long, env = "KASHA_REDIS", value_parser = crate::redis::parse_first)]
+    redis: Option<FirstPort>,
+    /// The password that programs have to say there (`AUTH`); better in the environment, since others see command lines.
+    #[arg(long, env = "KASHA_REDIS_PASSWORD", hide_env_values = true)]
+    redis_password: Option<String>,
     /// Run each node in a process of its own, so that one of them can be killed. A killed node is started again after 5 s.
     #[arg(long)]
     processes: bool,
@@ -152,10 +161,11 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;
     let limits = limits(loops)?;
     are_free(coordinator, &addresses)?;
+    let redis = redis_addresses(arguments, &of_folder)?;
     make_folder_of_nodes(&arguments.data)?;
     if arguments.processes {
         let members = controls(arguments, &of_folder, &addresses);
-        let specs = specs(arguments, &of_folder, &addresses, &members);
+        let specs = specs(arguments, &of_folder, &addresses, &members, &redis);
         let members = members.into_values().flatten().collect();
         let whose = Whose { members, lost: of_folder.lost_members };
         return crate::processes::run(specs, &whose, &flag(arguments, coordinator), &arguments.data);
@@ -172,6 +182,10 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             hosts: (node == of_folder.host).then(|| cluster.clone()),
             own_nodes: of_folder.numbers.iter().copied().map(NodeId).collect(),
             spin: default_spin(loops),
+            redis: redis.get(&node).map(|&address| PortSpec {
+                address,
+                options: RedisOptions { password: arguments.redis_password.clone(), ..RedisOptions::default() },
+            }),
             ..spec_of(arguments, &of_folder, node, listen, &members)
         };
         let running = RunningNode::start(&spec, &ended)?;
@@ -197,12 +211,57 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         let listen: Vec<_> = node.listens().0.iter().map(ToString::to_string).collect();
         say!("  node-{number:<7} {}", listen.join(" "));
     }
+    let ports: Vec<_> = nodes.iter().filter_map(RunningNode::redis).collect();
+    tell_ports(&ports);
     let flag = flag(arguments, coordinator);
     say!(
         "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
     );
     say!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
     wait_and_stop(nodes, &endings, &asked)
+}
+
+/// Where each node speaks the Redis protocol. Ports that nobody chose are taken together or not at all: one of another server beside two of
+/// this cluster would be taken for its first.
+fn redis_addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<BTreeMap<u16, SocketAddr>> {
+    let (first, is_chosen) = match arguments.redis {
+        Some(FirstPort::Off) => return Ok(BTreeMap::new()),
+        Some(FirstPort::At(first)) => (first, true),
+        None if arguments.port == 0 => (SocketAddr::from(([127, 0, 0, 1], 0)), false),
+        None => (FIRST_REDIS, false),
+    };
+    if first.port() == 0 && arguments.processes {
+        return Ok(BTreeMap::new()); // nobody would learn which ports these are
+    }
+    let mut addresses = BTreeMap::new();
+    for &node in &nodes.numbers {
+        let mut address = first;
+        if first.port() != 0 {
+            let port = u16::try_from(u32::from(first.port()) + u32::from(node) - 1);
+            address.set_port(
+                port.map_err(|_| anyhow!("node {node} has no port behind {first}: choose a lower --redis (K0403)"))?,
+            );
+        }
+        match listen(address) {
+            Ok(_) => _ = addresses.insert(node, address),
+            Err(error) if is_chosen => return Err(error.into()),
+            Err(_) => {
+                say!(
+                    "{address} is taken, so this cluster does not speak the Redis protocol; --redis names another port"
+                );
+                return Ok(BTreeMap::new());
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+/// Says where Redis clients connect.
+pub fn tell_ports(ports: &[SocketAddr]) {
+    if !ports.is_empty() {
+        let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
+        say!("  redis        {}", ports.join(" "));
+    }
 }
 
 /// A node of a cluster in one process. The rest of what it is told is the same for all.
@@ -224,6 +283,7 @@ fn spec_of(arguments: &StartArguments, nodes: &Nodes, node: u16, listen: &[Socke
         coordinators: if known.is_empty() { own.collect() } else { known },
         listen,
         control,
+        redis: None,
         hosts: None,
         own_nodes: BTreeSet::new(),
         memory_bytes: 0,
@@ -273,7 +333,13 @@ fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
 }
 
 /// How each node is started as a process of its own.
-fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>], members: &Members) -> Vec<Spec> {
+fn specs(
+    arguments: &StartArguments,
+    nodes: &Nodes,
+    addresses: &[Vec<SocketAddr>],
+    members: &Members,
+    redis: &BTreeMap<u16, SocketAddr>,
+) -> Vec<Spec> {
     let listens: Vec<String> = members.values().flatten().map(ToString::to_string).collect();
     let spec = |(&node, addresses): (&u16, &Vec<SocketAddr>)| {
         let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -295,7 +361,10 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
         if nodes.numbers.iter().all(|&node| nodes.may_host(node)) {
             words.extend(members.get(&node).copied().flatten().map(|member| format!("--control={member}")));
         }
-        Spec { node, words, addresses: addresses.clone() }
+        let redis = redis.get(&node).copied();
+        words.extend(redis.map(|address| format!("--redis={address}")));
+        let password = arguments.redis_password.clone().filter(|_| redis.is_some());
+        Spec { node, words, addresses: addresses.clone(), redis, password }
     };
     nodes.numbers.iter().zip(addresses).map(spec).collect()
 }

@@ -114,6 +114,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         advertise: Vec::new(),
         coordinators: arguments.coordinator.iter().copied().map(Place::from).collect(),
         control: arguments.control.map(Control::chosen),
+        redis: None,
         hosts: arguments.host_coordinator.then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards: arguments.shards,

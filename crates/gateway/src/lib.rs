@@ -10,4 +10,4 @@ pub mod redis;
 pub mod resp;
 
 pub use lines::LineFront;
-pub use redis::RedisFront;
+pub use redis::{RedisFront, RedisOptions};

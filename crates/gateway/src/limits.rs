@@ -12,11 +12,17 @@ pub const CANCEL_GRACE: Duration = Duration::from_millis(600);
 /// Within this a request of the Redis protocol is told something: Jedis gives up after two seconds (R10.2).
 pub const REPLIED_WITHIN: Duration = Duration::from_millis(1800);
 
-/// Requests of one connection that wait for earlier ones. Whoever sends more without reading answers is told so, and the connection ends.
+/// Requests of one connection that wait for earlier ones. From so many on no more is read from it, until half of them are begun.
 pub const WAITING_REQUESTS_MAX: usize = 1024;
 
 /// Bytes of these requests, and what they cost.
 pub const WAITING_BYTES_MAX: usize = 1024 * 1024;
+
+/// A shell may have read so much more before it stops: beyond this the connection is told that it is too much, and ends.
+pub const WAITING_REQUESTS_LIMIT: usize = 64 * 1024;
+
+/// The same in bytes: the largest request, and some turns' input.
+pub const WAITING_BYTES_LIMIT: usize = 32 * 1024 * 1024;
 
 /// The same of all connections together: a thousand of them, each within its own limit, are too much for a small machine.
 pub const WAITING_BYTES_TOTAL_MAX: usize = 128 * 1024 * 1024;

@@ -1,8 +1,8 @@
 //! A front that speaks the Redis protocol, with the state of each connection.
 //!
-//! A connection's requests are handled in their order. A command that the front can answer by itself is answered at once (`local`); one on keys
-//! becomes a part of a call of the session, together with those behind it whose keys are of the same shard (`calls`). While a call is
-//! outstanding the connection's later requests wait. So:
+//! A connection's requests are handled in their order, when the inputs of a turn are in. A command that the front can answer by itself is answered
+//! at once (`local`). One on keys of one shard goes, with those behind it that are of that shard, too, into a call that takes the commands of all
+//! connections (`gathered`); any other one is a call of its own (`calls`). While it is outstanding the connection's later requests wait. So:
 //!
 //! - **R10.1** replies leave in the order of the requests;
 //! - **R10.2** a connection is not closed because an outcome is unknown: it is told `UNKNOWN`, and nothing provokes a driver to repeat what may
@@ -14,6 +14,7 @@
 
 mod calls;
 mod connection;
+mod gathered;
 mod info;
 mod local;
 mod multi;
@@ -21,20 +22,23 @@ mod settings;
 mod tables;
 mod unknown;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_sub, later};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::{ConnId, TableId, Tick};
+use kasha_wire::OutcomeCode;
+use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
-use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_MAX, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_MAX};
+use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
 use crate::resp::{self, Protocol};
-use calls::{Ended, Expected, NoCall, Together};
+use calls::{Expected, NoCall, Together};
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
+use gathered::{Batch, Gathered, Run, Share};
 use tables::{Found, Tables};
-use unknown::Unknown;
+use unknown::{Key, Unknown};
 
 /// The reply to a request of which a word is longer than what is kept.
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -43,18 +47,41 @@ const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-
 const TRY_AGAIN: &str = "TRYAGAIN it waited for what others do not answer, and was not executed";
 
 /// Whose a call is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Owner {
     Connection(ConnId),
+    /// It has commands of several.
+    Batch(Batch),
     /// It is for the table of this database.
     Table(u8),
+}
+
+/// The options of a front.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// What `AUTH` asks for (`requirepass`). `None`: nothing, and whoever reaches the port may do everything.
+    pub password: Option<String>,
+    /// The port that it serves, as `CONFIG` and `INFO` tell it; 0: none.
+    pub port: u16,
+    /// The connections that it may have, as `CONFIG` and `INFO` tell: the shell refuses more.
+    pub clients_max: usize,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { password: None, port: 0, clients_max: 10_000 }
+    }
 }
 
 /// The front.
 #[derive(Debug, Default)]
 pub struct RedisFront {
+    options: RedisOptions,
     connections: BTreeMap<ConnId, Connection>,
     calls: BTreeMap<CallId, Owner>,
+    gathered: Gathered,
+    /// Connections that may have a request to begin.
+    ready: Vec<ConnId>,
     tables: Tables,
     unknown: Unknown,
     /// Connections whose first request does not wait longer than until then.
@@ -73,7 +100,10 @@ pub struct RedisFront {
 struct Doing<'d> {
     now: Tick,
     session: &'d mut Session,
+    options: &'d RedisOptions,
+    clients: usize,
     unknown: &'d Unknown,
+    gathered: &'d mut Gathered,
     out: &'d mut Effects,
     scratch: &'d mut Vec<u8>,
 }
@@ -86,6 +116,8 @@ enum Begun {
     Ended,
     /// The connection waits for this.
     Waits(Outstanding),
+    /// It is gathered, with these requests behind it. Whether it is answered.
+    Gathered(bool, VecDeque<Waiting>),
     /// It begins anew when this is over.
     Blocked(Blocked),
 }
@@ -140,8 +172,14 @@ impl Doing<'_> {
         tables::table(database, self.session)
     }
 
-    fn known(&self) -> local::Known {
-        local::Known { faults: self.session.configuration().map_or(0, |known| known.faults) }
+    /// Answers a command that the front can answer by itself, in the scratch buffer.
+    fn answer(&mut self, row: &Row, words: &[&[u8]], connection: &mut Connection) {
+        let known = local::Known { session: self.session, options: self.options, clients: self.clients };
+        local::answer(row, words, known, connection, &mut ReplyWriter(self.scratch));
+    }
+
+    fn known(&self) -> local::Known<'_> {
+        local::Known { session: self.session, options: self.options, clients: self.clients }
     }
 
     /// Begins a request that has been taken.
@@ -158,79 +196,99 @@ impl Doing<'_> {
                 return self.reply(Item::Error(&text));
             }
         };
+        if !connection.is_authenticated && !matches!(row.command, Name::Auth | Name::Hello | Name::Quit | Name::Reset) {
+            connection.spoil();
+            return self.reply(Item::Error("NOAUTH Authentication required."));
+        }
         if let Some(begun) = multi::begin(self, (conn, connection), (row, &words), request) {
             return begun;
         }
         match row.class {
             Class::Local => {
-                local::answer(row, &words, self.known(), connection, &mut ReplyWriter(self.scratch));
+                self.answer(row, &words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
             Class::Composed => self.reply(Item::Error(&format!("ERR '{}' is not known here yet", row.name))),
-            Class::Reads(_) | Class::Changes(_) => {
-                self.begin_together((conn, connection), (row, &words), request.is_answered)
-            }
+            Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, &words), request),
         }
     }
 
-    /// Begins a command on keys, and with it those that wait behind it and can go together with it.
-    fn begin_together(
+    /// Begins a command on keys. If these are of one shard, so do those behind it that are of this shard, too.
+    fn begin_on_keys(
         &mut self,
         (conn, connection): (ConnId, &mut Connection),
         (row, words): (&'static Row, &[&[u8]]),
-        is_answered: Option<bool>,
+        request: &Waiting,
     ) -> Begun {
         let database = connection.database;
         let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-        let mut together = Together::default();
-        match calls::split(row, words, table, self.session) {
-            Ok(split) => together.push(table, &split),
+        let mut split = match calls::split(row, words, table, self.session) {
+            Ok(split) => split,
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
-        }
-        if self.unknown.has(conn, together.keys().iter()) {
+        };
+        if self.unknown.has(conn, || split.keys(table)) {
             return Begun::Blocked(Blocked::Unknown);
         }
-        let mut answers = vec![is_answered.unwrap_or_else(|| connection.is_answered())];
-        let mut requests = Vec::new();
-        while connection.alone == 0
-            && let Some(next) = connection.requests.front()
+        if split.parts.len() > 1 || request.goes_alone {
+            let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+            let mut together = Together::default();
+            together.push(table, &split);
+            return match together.call(self.now, self.session, self.out) {
+                Ok(called) => {
+                    let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
+                    Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
+                }
+                Err(why) => {
+                    ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
+                    Begun::Answered(Some(is_answered))
+                }
+            };
+        }
+        let (shard, command) = split.parts.pop().expect("one part");
+        let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+        let run = Run::new((table, shard), row, command, self.session);
+        let (run, requests) = self.gather((conn, connection), run, table);
+        self.gathered.push(conn, run);
+        Begun::Gathered(is_answered, requests)
+    }
+
+    /// Takes those requests that can go on a run, and the run with their commands.
+    fn gather(
+        &mut self,
+        (conn, connection): (ConnId, &mut Connection),
+        mut run: Run,
+        table: TableId,
+    ) -> (Run, VecDeque<Waiting>) {
+        let mut requests = VecDeque::new();
+        while let Some(next) = connection.requests.front()
             && !next.is_cut
+            && !next.goes_alone
         {
             let words: Vec<_> = Request::of_kept(&next.bytes).words().collect();
             let Ok(row) = row_of(&words) else { break };
             if row.class.number().is_none() {
                 break;
             }
-            let Ok(split) = calls::split(row, &words, table, self.session) else { break };
-            if !together.takes(&split) {
+            let Ok(mut split) = calls::split(row, &words, table, self.session) else { break };
+            let Some((owner, command)) = split.parts.pop().filter(|_| split.parts.is_empty()) else { break };
+            if !run.takes(owner, &command) || self.unknown.has(conn, || calls::keys_of(table, &command)) {
                 break;
             }
-            together.push(table, &split);
-            let next = connection.take_request().expect("it was looked at");
-            answers.push(next.is_answered.unwrap_or_else(|| connection.is_answered()));
-            requests.push(next);
+            run.push(row, command);
+            let mut next = connection.take_request().expect("it was looked at");
+            next.is_answered = Some(next.is_answered.unwrap_or_else(|| connection.is_answered()));
+            requests.push_back(next);
         }
-        match together.call(self.now, self.session, self.out) {
-            Ok(called) => {
-                let (call, expected, keys) = (called.call, Expected::Each(called.merges), called.keys);
-                Begun::Waits(Outstanding { call, expected, answers, requests, keys })
-            }
-            Err(why) => {
-                // It is the first one that is wrong: the others were small.
-                requests.into_iter().rev().for_each(|request| connection.push_front(request));
-                ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
-                Begun::Answered(Some(answers[0]))
-            }
-        }
+        (run, requests)
     }
 }
 
 impl RedisFront {
     /// A front without connections.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(options: RedisOptions) -> Self {
+        Self { options, ..Self::default() }
     }
 
     /// Connections that have said something.
@@ -260,19 +318,20 @@ impl RedisFront {
     /// Whether nothing is outstanding.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.calls.values().all(|owner| matches!(owner, Owner::Table(_)))
+        self.gathered.is_empty() && self.calls.values().all(|owner| matches!(owner, Owner::Table(_)))
     }
 
     fn connection(&mut self, from: ConnId) -> &mut Connection {
         self.connections.entry(from).or_insert_with(|| {
             self.count += 1;
-            Connection::new(self.count)
+            Connection::new(self.count, self.options.password.is_none())
         })
     }
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self { connections, calls, tables, unknown, blocked, bytes, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, tables, unknown, blocked, bytes, scratch, .. } = self;
+        let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
         while connection.outstanding.is_none()
@@ -280,7 +339,7 @@ impl RedisFront {
             && let Some(mut request) = connection.take_request()
         {
             scratch.clear();
-            let mut doing = Doing { now, session, unknown, out, scratch };
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
             match doing.begin((conn, connection), &request) {
                 Begun::Answered(decided) => {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
@@ -295,13 +354,16 @@ impl RedisFront {
                     connection.forget_requests();
                     connection.hearing = Hearing::UntilAnswered(None);
                 }
-                Begun::Waits(mut outstanding) => {
-                    calls.insert(outstanding.call, Owner::Connection(conn));
-                    if !outstanding.requests.is_empty() {
-                        request.is_answered = Some(outstanding.answers[0]);
-                        outstanding.requests.insert(0, request);
+                Begun::Waits(outstanding) => {
+                    if let Outstanding::Call { call, .. } = outstanding {
+                        calls.insert(call, Owner::Connection(conn));
                     }
                     connection.outstanding = Some(outstanding);
+                }
+                Begun::Gathered(is_answered, mut requests) => {
+                    request.is_answered = Some(is_answered);
+                    requests.push_front(request);
+                    connection.outstanding = Some(Outstanding::Gathered(requests));
                 }
                 Begun::Blocked(by) => {
                     blocked.insert((request.since.after(REPLIED_WITHIN), conn));
@@ -316,6 +378,10 @@ impl RedisFront {
             }
         }
         *bytes = *bytes + connection.bytes - before;
+        if connection.is_unheard && connection.may_have_more() {
+            connection.is_unheard = false;
+            out.push(Effect::Hear { from: conn, more: true });
+        }
         if connection.outstanding.is_none()
             && connection.blocked.is_none()
             && let Hearing::UntilAnswered(why) = &connection.hearing
@@ -391,6 +457,14 @@ impl RedisFront {
                 }
             },
             Some(Owner::Connection(conn)) => self.on_answered(now, (conn, call), completion, session, out),
+            Some(Owner::Batch(batch)) => {
+                if matches!(completion, Completion::Unknown(_)) {
+                    // R10.18: it ends later, and is named then.
+                    let (conns, keys) = self.told_unknown(&batch, session);
+                    self.unknown.note(call, conns, keys);
+                }
+                self.on_batch(now, batch, completion, session, out);
+            }
         }
     }
 
@@ -402,38 +476,120 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { connections, calls, unknown, bytes, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, unknown, scratch, .. } = self;
+        let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
-        let Outstanding { expected, answers, requests, keys, .. } = connection.outstanding.take().expect("its call");
+        let Some(Outstanding::Call { expected, is_answered, keys, .. }) = connection.outstanding.take() else {
+            unreachable!("its call")
+        };
         if matches!(completion, Completion::Unknown(_)) {
             // R10.18: it ends later, and is named then.
-            unknown.note(call, conn, keys);
+            unknown.note(call, vec![conn], keys);
         }
         if let Expected::Versions { now: seen, later } = &expected
             && multi::note_versions(connection, seen, completion)
             && !later.is_empty()
         {
-            let mut doing = Doing { now, session, unknown, out, scratch };
-            let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), answers) else {
+            let mut doing = Doing { now, session, options, clients, unknown, gathered, out, scratch };
+            let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), is_answered) else {
                 unreachable!("it looks")
             };
-            calls.insert(outstanding.call, Owner::Connection(conn));
+            if let Outstanding::Call { call, .. } = outstanding {
+                calls.insert(call, Owner::Connection(conn));
+            }
             connection.outstanding = Some(outstanding);
             return;
         }
-        match calls::replies(completion, &expected, &answers) {
-            Ended::Replies(replies) => send(conn, connection.protocol, &replies, out),
-            Ended::NotTogether => {
-                let before = connection.bytes;
-                connection.alone = requests.len();
-                for (mut request, is_answered) in requests.into_iter().zip(answers).rev() {
-                    request.is_answered = Some(is_answered);
-                    connection.push_front(request);
-                }
-                *bytes += connection.bytes - before;
-            }
+        if is_answered {
+            scratch.clear();
+            calls::reply(completion, &expected, &mut ReplyWriter(scratch));
+            send(conn, connection.protocol, scratch, out);
         }
         self.go_on(now, conn, session, out);
+    }
+
+    /// The connections that are told that the outcome of this call is unknown, and the keys of their commands.
+    fn told_unknown(&self, batch: &Batch, session: &Session) -> (Vec<ConnId>, Vec<Key>) {
+        let (mut conns, mut keys) = (Vec::new(), Vec::new());
+        for &Share { conn, .. } in &batch.shares {
+            let Some(connection) = self.connections.get(&conn) else { continue };
+            let Some(Outstanding::Gathered(requests)) = &connection.outstanding else { continue };
+            conns.push(conn);
+            for request in requests {
+                let words: Vec<_> = Request::of_kept(&request.bytes).words().collect();
+                let row = row_of(&words).expect("it was gathered");
+                if let Ok(split) = calls::split(row, &words, batch.table, session) {
+                    keys.extend(split.keys(batch.table));
+                }
+            }
+        }
+        (conns, keys)
+    }
+
+    /// A call with commands of several connections has ended. What it did not run goes again, ahead of what is newer (**R10.17**).
+    fn on_batch(&mut self, now: Tick, batch: Batch, completion: &Completion, session: &mut Session, out: &mut Effects) {
+        let result = match completion {
+            Completion::Executed { result, .. } | Completion::Read { result }
+                if result.first() == Some(&(OutcomeCode::Done as u8)) =>
+            {
+                Ok(&result[..])
+            }
+            failed => Err(calls::failure(failed)),
+        };
+        self.end_batch(now, batch, result, session, out);
+    }
+
+    /// `result`: of the parts that have run; or why nothing has, and whether it never will together.
+    fn end_batch(
+        &mut self,
+        now: Tick,
+        batch: Batch,
+        result: Result<&[u8], (String, bool)>,
+        session: &mut Session,
+        out: &mut Effects,
+    ) {
+        let is_several = batch.shares.iter().map(|share| share.commands).sum::<usize>() > 1;
+        let mut parts = each_part(result.as_ref().copied().unwrap_or_default());
+        let mut is_first_left = true;
+        for &Share { conn, commands } in &batch.shares {
+            let Self { connections, bytes, scratch, .. } = self;
+            let Some(connection) = connections.get_mut(&conn) else {
+                // R10.5: its commands have run, and nobody is told.
+                parts.by_ref().take(commands).for_each(drop);
+                continue;
+            };
+            let Some(Outstanding::Gathered(mut requests)) = connection.outstanding.take() else {
+                unreachable!("its share")
+            };
+            scratch.clear();
+            while let Some(request) = requests.front() {
+                let end = scratch.len();
+                match (parts.next(), &result) {
+                    (Some(part), _) => {
+                        calls::merged(&mut std::iter::once(part), &calls::Merge::One, &mut ReplyWriter(scratch))
+                    }
+                    (None, Err((text, never_together))) if !(*never_together && is_several) => {
+                        ReplyWriter(scratch).item(Item::Error(text));
+                    }
+                    (None, _) => break,
+                }
+                if request.is_answered == Some(false) {
+                    scratch.truncate(end);
+                }
+                requests.pop_front();
+            }
+            send(conn, connection.protocol, scratch, out);
+            let before = connection.bytes;
+            let is_failed = result.is_err();
+            for request in &mut requests {
+                request.goes_alone |= is_failed || std::mem::take(&mut is_first_left);
+            }
+            requests.into_iter().rev().for_each(|request| connection.push_front(request));
+            *bytes += connection.bytes - before;
+        }
+        for Share { conn, .. } in batch.shares {
+            self.go_on(now, conn, session, out);
+        }
     }
 }
 
@@ -455,16 +611,36 @@ impl Front<Session> for RedisFront {
             return;
         }
         let is_full = is_full && !connection.requests.is_empty();
-        if is_full || connection.requests.len() >= WAITING_REQUESTS_MAX || connection.bytes >= WAITING_BYTES_MAX {
+        if is_full || connection.requests.len() >= WAITING_REQUESTS_LIMIT || connection.bytes >= WAITING_BYTES_LIMIT {
             let why =
                 "ERR too many requests wait for earlier ones of this connection, or of all; read the replies first";
             return self.end(now, from, Some(why.to_owned()), session, out);
         }
-        let request = Waiting { bytes: bytes.to_vec(), is_cut: !is_whole, since: now, is_answered: None };
+        let request =
+            Waiting { bytes: bytes.to_vec(), is_cut: !is_whole, since: now, is_answered: None, goes_alone: false };
         let cost = request.cost();
         connection.push_back(request);
+        if !connection.is_unheard && connection.has_enough() {
+            connection.is_unheard = true;
+            out.push(Effect::Hear { from, more: false });
+        }
+        // Those that wait already are begun when what they wait for is there.
+        if connection.requests.len() == 1 && connection.outstanding.is_none() && connection.blocked.is_none() {
+            self.ready.push(from);
+        }
         self.bytes += cost;
-        self.go_on(now, from, session, out);
+    }
+
+    fn begin(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        for conn in std::mem::take(&mut self.ready) {
+            self.go_on(now, conn, session, out);
+        }
+        for (batch, call) in self.gathered.send(now, session, out) {
+            match call {
+                Ok(call) => _ = self.calls.insert(call, Owner::Batch(batch)),
+                Err(why) => self.end_batch(now, batch, Err((format!("ERR {why}"), true)), session, out),
+            }
+        }
     }
 
     fn on_requests_end(
@@ -486,10 +662,10 @@ impl Front<Session> for RedisFront {
         let Some(connection) = self.connections.remove(&conn) else { return };
         self.bytes -= connection.bytes;
         self.blocked.retain(|&(_, of)| of != conn);
-        if let Some(outstanding) = connection.outstanding {
-            self.calls.remove(&outstanding.call);
-            // R10.5: it is finished all the same.
-            session.abandon(outstanding.call);
+        // R10.5: it is finished all the same. What is a share of a call ends with the call.
+        if let Some(Outstanding::Call { call, .. }) = connection.outstanding {
+            self.calls.remove(&call);
+            session.abandon(call);
         }
     }
 
@@ -515,7 +691,7 @@ impl Front<Session> for RedisFront {
         {
             self.go_on_with(now, |of, _| of == conn, Some(TRY_AGAIN), session, out);
         }
-        has_completed
+        has_completed || !self.gathered.is_empty() || !self.ready.is_empty()
     }
 
     fn next_deadline(&self) -> Option<Tick> {
@@ -525,27 +701,34 @@ impl Front<Session> for RedisFront {
     fn assert_invariants(&self, _: &Session) {
         let bytes: usize = self.connections.values().map(|connection| connection.bytes).sum();
         assert_eq!(self.bytes, bytes, "what waits is counted");
-        let mut waiting = 0;
+        let (mut waiting, mut shares) = (0, Vec::new());
         for (conn, connection) in &self.connections {
             let cost: usize = connection.requests.iter().map(Waiting::cost).sum();
             assert_eq!(connection.bytes, cost, "what waits is counted");
             assert!(connection.outstanding.is_none() || connection.blocked.is_none(), "it waits for one thing");
-            if let Some(outstanding) = &connection.outstanding {
-                assert_eq!(
-                    self.calls.get(&outstanding.call),
-                    Some(&Owner::Connection(*conn)),
-                    "a call knows whose it is"
-                );
-                waiting += 1;
-            } else {
-                assert!(
-                    connection.requests.is_empty() || connection.blocked.is_some(),
-                    "a request waits for something"
-                );
+            match &connection.outstanding {
+                Some(Outstanding::Call { call, .. }) => {
+                    assert_eq!(self.calls.get(call), Some(&Owner::Connection(*conn)), "a call knows whose it is");
+                    waiting += 1;
+                }
+                Some(Outstanding::Gathered(requests)) => shares.push((*conn, requests.len())),
+                None => {
+                    let is_begun = connection.requests.is_empty() || connection.blocked.is_some();
+                    assert!(is_begun || self.ready.contains(conn), "a request waits for something");
+                }
             }
         }
         let calls = self.calls.values().filter(|owner| matches!(owner, Owner::Connection(_))).count();
         assert_eq!(calls, waiting, "a call has its connection");
+        let of_batches = self.calls.values().filter_map(|owner| match owner {
+            Owner::Batch(batch) => Some(&batch.shares),
+            Owner::Connection(_) | Owner::Table(_) => None,
+        });
+        let mut told: Vec<_> = of_batches.flatten().map(|share| (share.conn, share.commands)).collect();
+        told.extend(self.gathered.shares().map(|share| (share.conn, share.commands)));
+        told.retain(|(conn, _)| self.connections.contains_key(conn));
+        told.sort_unstable();
+        assert_eq!(told, shares, "what is gathered has its call");
         let blocked = self.connections.values().filter(|connection| connection.blocked.is_some()).count();
         assert_eq!(self.blocked.len(), blocked, "what is blocked has its end");
     }

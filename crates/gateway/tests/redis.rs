@@ -2,8 +2,8 @@
 //! comes, and what needs the cluster is told in time that nothing was executed.
 
 use kasha_client::session::{Session, SessionOptions};
-use kasha_gateway::RedisFront;
 use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE, REPLIED_WITHIN};
+use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine, RequestsEnd};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::Verdict;
@@ -16,6 +16,8 @@ struct World {
     now: Tick,
     said: Vec<(ConnId, String)>,
     closed: Vec<ConnId>,
+    /// Connections of which no more is to be read.
+    unheard: Vec<ConnId>,
 }
 
 const A: ConnId = ConnId(1);
@@ -23,6 +25,10 @@ const B: ConnId = ConnId(2);
 
 impl World {
     fn new() -> Self {
+        Self::with(RedisOptions::default())
+    }
+
+    fn with(options_of_front: RedisOptions) -> Self {
         let (now, mut effects) = (Tick(1_000_000_000), Effects::new());
         let seed = "127.0.0.1:1".parse().expect("an address");
         let options = SessionOptions {
@@ -30,8 +36,8 @@ impl World {
             cancel_grace: CANCEL_GRACE,
             ..SessionOptions::new(vec![seed], 1)
         };
-        let front = Fronted::new(RedisFront::new(), Session::new(options, now, &mut effects));
-        Self { front, effects, now, said: Vec::new(), closed: Vec::new() }
+        let front = Fronted::new(RedisFront::new(options_of_front), Session::new(options, now, &mut effects));
+        Self { front, effects, now, said: Vec::new(), closed: Vec::new(), unheard: Vec::new() }
     }
 
     /// Bytes of a connection, as a shell would cut them.
@@ -62,6 +68,8 @@ impl World {
                     self.said.push((conn, String::from_utf8_lossy(self.effects.bytes(head)).into_owned()));
                 }
                 Effect::Disconnect(Endpoint::Conn(conn)) => self.closed.push(conn),
+                Effect::Hear { from, more: false } => self.unheard.push(from),
+                Effect::Hear { from, more: true } => self.unheard.retain(|&other| other != from),
                 _ => {}
             }
         }
@@ -102,6 +110,35 @@ fn r10_1_what_is_answered_at_once_waits_for_what_is_not() {
     assert!(lines[1].starts_with("-TRYAGAIN"), "{said}");
     assert_eq!(lines[2..4], ["$5", "later"]);
     assert!(lines[4].starts_with("-ERR unknown command 'nonsense'"), "{said}");
+}
+
+/// A pipeline of ten thousand commands is nothing unusual: it is read as fast as it is answered.
+#[test]
+fn who_sends_more_than_is_answered_is_read_no_further_and_loses_nothing() {
+    let mut world = World::new();
+    world.send(A, b"GET k\r\n");
+    world.send(A, &b"ECHO later\r\n".repeat(5000));
+    assert_eq!((&world.unheard[..], &world.closed[..]), (&[A][..], &[][..]));
+    world.wait();
+    assert_eq!((&world.unheard[..], &world.closed[..]), (&[][..], &[][..]));
+    let said = world.said_to(A);
+    assert_eq!(said.matches("later").count(), 5000, "{}", said.len());
+}
+
+#[test]
+fn what_a_password_protects_is_told_to_nobody_without_it() {
+    let password = Some("right".to_owned());
+    let mut world = World::with(RedisOptions { password, ..RedisOptions::default() });
+    world.send(A, b"PING\r\nGET k\r\nMULTI\r\nINFO\r\nHELLO 3\r\nAUTH wrong\r\nAUTH other right\r\nAUTH default right\r\nPING\r\n");
+    world.send(A, b"RESET\r\nPING\r\nHELLO 3 AUTH default right\r\n");
+    let said = world.said_to(A);
+    let kinds: Vec<_> = said.split("\r\n").map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    let refused = "-NOAUTH";
+    assert_eq!(
+        kinds[..11],
+        [refused, refused, refused, refused, refused, "-WRONGPASS", "-WRONGPASS", "+OK", "+PONG", "+RESET", refused]
+    );
+    assert!(said.contains("%7\r\n"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! Kept here: **D3** what the node sends into the pipe behind a gate waits in [`Held`], in order, until the node says
 //! that the gate is open, and is dropped with its role (**R3.1**). Client and node dial over connections of their own: the
-//! client's peers stand in a list, and the shell knows each as the seed of this place, and whom it must meet there.
+//! client's peers stand in a list, and the shell knows each as a seed behind those of the node ([`FIRST_PEER`]), and whom it must meet there.
 //!
 //! However often frames go back and forth in a turn, the turn of the node ends once. The node counts on that: at the first
 //! input after its turn it uses memory again that effects of this turn may name. A turn goes a limited number of rounds
@@ -21,6 +21,9 @@ use crate::{Effect, Effects, Endpoint, Gate, Held, Input, Machine};
 
 /// The pipe, as the node knows it. No shell gives this number to a connection.
 pub const PIPE: ConnId = ConnId(0);
+
+/// The number of the client's first peer: the node has seeds of its own, which are fewer.
+pub const FIRST_PEER: u16 = 1 << 15;
 
 /// Rounds through the pipe in one turn: one for a request and its answer, and some for what the answers let the client do.
 const TURN_ROUNDS: usize = 8;
@@ -98,7 +101,7 @@ pub struct Colocated<C, N> {
     node: N,
     own: CoreId,
     split: Split,
-    /// Whom the client dials; the shell knows the one at place `n` as `Seed(n)`.
+    /// Whom the client dials; the shell knows the one at place `n` as `Seed(FIRST_PEER + n)`.
     peers: Vec<Endpoint>,
     to_node: Pipe,
     to_client: Pipe,
@@ -145,7 +148,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
     }
 
     /// The client acts, and what it wants done from then on gets its own connections, or goes into the pipe.
-    fn with_client(&mut self, out: &mut Effects, act: impl FnOnce(&mut C, &mut Effects)) {
+    pub fn with_client(&mut self, out: &mut Effects, act: impl FnOnce(&mut C, &mut Effects)) {
         let first = out.queue().len();
         act(&mut self.client, out);
         self.sort_clients(first, out);
@@ -161,7 +164,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
                     peers.push(to);
                     peers.len() - 1
                 });
-                Endpoint::Seed(u16::try_from(place).expect("a cluster has fewer cores"))
+                Endpoint::Seed(FIRST_PEER + u16::try_from(place).expect("a cluster has fewer cores"))
             }
         };
         out.sift(first, |effect, arena| match effect {
@@ -176,7 +179,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             Effect::Route { to: to @ Endpoint::Seed(_), address } => Some(Effect::Route { to: dialled(to), address }),
             Effect::Route { to, address } => Some(Effect::RouteAs { to: dialled(to), who: to, address }),
             Effect::Disconnect(to) => Some(Effect::Disconnect(dialled(to))),
-            Effect::Stop(why) => Some(Effect::Stop(why)),
+            Effect::Hear { .. } | Effect::Stop(_) => Some(effect),
             Effect::Send { .. }
             | Effect::Write { .. }
             | Effect::Replace { .. }
@@ -221,6 +224,7 @@ impl<C: Machine, N: Machine> Colocated<C, N> {
             }
             Effect::Send { .. }
             | Effect::Disconnect(_)
+            | Effect::Hear { .. }
             | Effect::Write { .. }
             | Effect::Replace { .. }
             | Effect::Truncate { .. }
@@ -286,14 +290,14 @@ fn is_due<M: Machine>(machine: &M, now: Tick) -> bool {
 
 impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
-        let dialled = |place: u16| self.peers[usize::from(place)];
+        let dialled = |seed: u16| self.peers[usize::from(seed - FIRST_PEER)];
         match input {
-            Input::Frame { from: Endpoint::Seed(place), kind, payload } => {
-                let from = dialled(place);
+            Input::Frame { from: Endpoint::Seed(seed @ FIRST_PEER..), kind, payload } => {
+                let from = dialled(seed);
                 self.with_client(out, |client, out| client.step(now, Input::Frame { from, kind, payload }, out));
             }
-            Input::Unreachable(Endpoint::Seed(place)) => {
-                let peer = dialled(place);
+            Input::Unreachable(Endpoint::Seed(seed @ FIRST_PEER..)) => {
+                let peer = dialled(seed);
                 self.with_client(out, |client, out| client.step(now, Input::Unreachable(peer), out));
             }
             Input::Request { .. } | Input::RequestsEnd { .. } => {

@@ -193,6 +193,13 @@ pub enum Effect {
     },
     /// Close a connection after everything that was sent on it has left.
     Disconnect(Endpoint),
+    /// Read no more from a connection for now, or go on with it: the machine has enough of its requests. What was read before comes still.
+    Hear {
+        /// The connection.
+        from: ConnId,
+        /// Whether more is to be read.
+        more: bool,
+    },
     /// Stop this process: going on would be unsafe or pointless. The span is the reason, UTF-8, for the operator.
     Stop(Span),
 }

@@ -23,8 +23,10 @@ pub trait Front<S> {
     /// A connection is closed; perhaps nothing had come on it.
     fn on_closed(&mut self, conn: ConnId, session: &mut S);
 
-    /// Takes what the session has completed, answers, and makes the calls that waited for that. Says whether anything
-    /// had completed.
+    /// The inputs of this turn are in, or more has completed: makes the calls that follow from it, before the session sends.
+    fn begin(&mut self, _now: Tick, _session: &mut S, _out: &mut Effects) {}
+
+    /// Takes what the session has completed, and answers. Says whether anything had completed, or waits for [`Self::begin`].
     fn collect(&mut self, now: Tick, session: &mut S, out: &mut Effects) -> bool;
 
     /// When [`Self::collect`] has something to do although nothing has completed.
@@ -87,6 +89,7 @@ impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         for _ in 0..TURN_ROUNDS {
+            self.front.begin(now, &mut self.session, out);
             self.session.end_turn(now, out);
             self.is_due = self.front.collect(now, &mut self.session, out);
             if !self.is_due {

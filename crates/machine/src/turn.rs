@@ -4,7 +4,7 @@
 //! **D3** is kept here: an effect with a closed gate goes into [`Held`], and leaves when the machine says that the gate
 //! is open.
 
-use kasha_types::{LocalPosition, Tick};
+use kasha_types::{ConnId, LocalPosition, Tick};
 
 use crate::{Data, Effect, Effects, Endpoint, FileName, Held, Machine};
 
@@ -41,6 +41,8 @@ pub trait Shell {
     }
     /// Close a connection after flushing it.
     fn disconnect(&mut self, to: Endpoint);
+    /// Read no more from a connection, or go on. A shell whose clients send little does nothing.
+    fn hear(&mut self, _from: ConnId, _more: bool) {}
     /// Stop the process.
     fn stop(&mut self, why: &str);
 }
@@ -81,6 +83,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::Route { to, address } => shell.route(to, address),
             Effect::RouteAs { to, who, address } => shell.route_as(to, who, address),
             Effect::Disconnect(to) => shell.disconnect(to),
+            Effect::Hear { from, more } => shell.hear(from, more),
             Effect::Stop(why) => shell.stop(&String::from_utf8_lossy(effects.bytes(why))),
         }
     }

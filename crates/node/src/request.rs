@@ -29,7 +29,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, RpcId, Slot};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::Envelope;
-use kasha_wire::{Body, Reader, Refusal, Refused, hot};
+use kasha_wire::{Body, Reader, Refusal, Refused, Update, hot};
 
 /// A client that waits for the answer to this attempt.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +79,18 @@ pub(crate) struct Received<'a> {
     pub body: Body<'a>,
     pub request: Request,
     pub memory: Box<Memory>,
+}
+
+impl Received<'_> {
+    /// A client wants it run, and it is a batch, which may end early (R10.17). A witness's copy runs whole, or not at all.
+    fn is_batch_of_client(&self) -> bool {
+        let is_clients = match self.origin {
+            Origin::Client(caller) => caller.wish == Wish::Run,
+            Origin::Replay if planted::is_on(Bug::ReplayEndsEarly) => true,
+            Origin::Suspect | Origin::Replay => false,
+        };
+        is_clients && matches!(self.body.update, Update::Batch { .. })
+    }
 }
 
 /// What a request's stages find out of it. The memory is the core's, and goes back there when the request is done.

@@ -1,5 +1,6 @@
 //! All tests of the crate in one program, which is optimized and linked once.
 
+mod batches;
 mod cleaning;
 mod cleaning_crashes;
 mod common;

@@ -63,6 +63,7 @@ struct Drawn<'d, 'u, 'a> {
     value: &'a [u8],
     lists: &'a [ItemsBuffer; 3],
     parts: &'a PartsBuffer,
+    batch: &'a PartsBuffer,
 }
 
 impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
@@ -98,6 +99,9 @@ impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
     fn parts(&mut self) -> Result<Parts<'a>> {
         Ok(self.parts.as_parts())
     }
+    fn batch(&mut self) -> Result<Parts<'a>> {
+        Ok(self.batch.as_parts())
+    }
 }
 
 /// What any client may ask: bodies of clients that are not the honest one.
@@ -111,8 +115,13 @@ fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let table = TableId(u.int_in_range(1..=2)?);
     parts.push(table, &PartOperation::Read(Read::Get { key: b"a" }));
     parts.push(common::TABLE, &PartOperation::Update(Update::append(key, &value)));
-    let update = Update::build(row.code, &mut Drawn { u, key, value: &value, lists: &lists, parts: &parts })?;
-    let operation_key = if draw::one_in(u, 3)? { Some(&b"order-42"[..]) } else { None };
+    let mut batch = PartsBuffer::default();
+    batch.push(common::TABLE, &PartOperation::Update(Update::append(key, &value)));
+    batch.push(common::TABLE, &PartOperation::Read(Read::Get { key: b"a" }));
+    let arguments = &mut Drawn { u, key, value: &value, lists: &lists, parts: &parts, batch: &batch };
+    let update = Update::build(row.code, arguments)?;
+    let is_batch = matches!(update, Update::Batch { .. });
+    let operation_key = if draw::one_in(u, 3)? && !is_batch { Some(&b"order-42"[..]) } else { None };
     let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);
     Ok(common::Core::body_with((client, sequence), acknowledged, operation_key, &update, |head| {
         if let Some([lease, table]) = odd {

@@ -172,7 +172,8 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
         Update::MultiPut { .. }
         | Update::MultiDelete { .. }
         | Update::MultiIncrement { .. }
-        | Update::Transaction { .. } => unreachable!("a part has one key"),
+        | Update::Transaction { .. }
+        | Update::Batch { .. } => unreachable!("a part has one key"),
     };
     let says = |says: Says| says.answering(terms.answer, now);
     let then = (then.0, says(then.1));

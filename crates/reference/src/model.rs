@@ -79,6 +79,9 @@ impl Model {
         if let Update::Transaction { .. } = update {
             return self.transaction(table, update);
         }
+        if let Update::Batch { .. } = update {
+            return self.batch(table, update);
+        }
         let before = self.cells.clone();
         let mut told = Vec::new();
         for (index, (key, part)) in (0..).zip(parts(&Part::Update(*update))) {
@@ -116,6 +119,20 @@ impl Model {
                 };
                 return Outcome::NotCommitted(index, Box::new(told));
             }
+            results.push(outcome);
+            if next != cell {
+                self.cells.insert((table, key.to_vec()), next);
+            }
+        }
+        Outcome::Parts(results)
+    }
+
+    /// All parts of a batch, each for itself.
+    fn batch(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
+        let mut results = Vec::new();
+        for (table, key, part) in parts_in(table, &Part::Update(*update)) {
+            let cell = self.cell(table, key);
+            let (outcome, next) = cell.after(&part, self.floor, self.begun);
             results.push(outcome);
             if next != cell {
                 self.cells.insert((table, key.to_vec()), next);

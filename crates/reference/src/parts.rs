@@ -43,7 +43,7 @@ pub enum Told {
 /// The parts of an operation, one for each of its keys, in order. `table`: of the keys that name none themselves.
 #[must_use]
 pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [u8], Part<'a>)> {
-    let Part::Update(Update::Transaction { parts: list }) = *operation else {
+    let Part::Update(Update::Transaction { parts: list } | Update::Batch { batch: list }) = *operation else {
         return parts(operation).into_iter().map(|(key, part)| (table, key, part)).collect();
     };
     list.iter().map(|part| (part.table, part.operation.first_key(), part.operation.into())).collect()
@@ -56,7 +56,7 @@ pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [
 #[must_use]
 pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
     match *operation {
-        Part::Update(Update::Transaction { .. }) => panic!("a transaction names its tables"),
+        Part::Update(Update::Transaction { .. } | Update::Batch { .. }) => panic!("its parts name their tables"),
         Part::Update(Update::MultiPut { pairs }) => {
             pairs.iter().map(|item| (item.key, Part::Update(Update::put(item.key, item.value)))).collect()
         }
@@ -114,6 +114,12 @@ pub fn split(outcome: Option<&Outcome>, count: usize) -> Option<Vec<Told>> {
             };
             all.iter().map(|each| Told::Outcome(told(each))).collect()
         }
+        // A batch that ended early: the rest did not run.
+        Some(Outcome::Parts(all)) if all.len() < count => {
+            let ran = all.iter().cloned().map(Told::Outcome);
+            ran.chain(std::iter::repeat_n(Told::FailedElsewhere, count - all.len())).collect()
+        }
+        Some(Outcome::Parts(all)) => all.iter().cloned().map(Told::Outcome).collect(),
         Some(&Outcome::Overflow(at)) => failed_at(at, Outcome::Overflow(0)),
         Some(&Outcome::NotANumber(at)) => failed_at(at, Outcome::NotANumber(0)),
         Some(one) => vec![Told::Outcome(one.clone())],

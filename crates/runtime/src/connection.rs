@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) role: Role,
     pub(crate) phase: Phase,
+    /// It speaks the Redis protocol, and counts apart.
+    pub(crate) is_requester: bool,
     /// The version of the frames to it. `None`: what a peer speaks that we dial is not known before its Welcome.
     pub(crate) version: Option<WireVersion>,
     /// When the phase began, half a frame last grew, or output last left.
@@ -53,6 +55,8 @@ pub(crate) struct Connection {
     pub(crate) held: usize,
     /// Not read until what waits for it, for its gate or for the socket, has become less.
     pub(crate) paused: bool,
+    /// Not read until the machine wants more.
+    pub(crate) unheard: bool,
 }
 
 impl Connection {

@@ -66,7 +66,18 @@ impl Limits {
         let told = (rest / 8).clamp(1, usual.told);
         let connections = (rest - told).min(usual.connections);
         let has_descriptors = connections == usual.connections;
-        Ok(Self { connections, has_descriptors, told, dialled, open_files, dirty_files, ..usual })
+        let requesters = (rest - told - connections).min(usual.requesters);
+        Ok(Self { connections, requesters, has_descriptors, told, dialled, open_files, dirty_files, ..usual })
+    }
+
+    /// The same for loops that serve the Redis protocol, too: where descriptors are scarce, half of the connections are for that.
+    #[must_use]
+    pub fn with_requesters(self) -> Self {
+        let half = self.connections / 2;
+        if self.requesters >= half {
+            return self;
+        }
+        Self { connections: self.connections - half, requesters: self.requesters + half, ..self }
     }
 }
 
@@ -84,10 +95,13 @@ mod tests {
                     assert!(descriptors < OTHERS + SHARE_MIN * loops, "{descriptors} for {loops}");
                     continue;
                 };
-                let Limits { connections, told, dialled, open_files, dirty_files, .. } = limits;
-                let used = OWN + connections + told + dialled + open_files + 4 * dirty_files;
-                assert!(OTHERS + used * loops <= descriptors, "{descriptors} for {loops}: {limits:?}");
-                assert!(connections >= 5 && told >= 1 && dialled >= 6 && open_files >= 8 && dirty_files >= 2);
+                for limits in [limits, limits.with_requesters()] {
+                    let Limits { connections, requesters, told, dialled, open_files, dirty_files, .. } = limits;
+                    let used = OWN + connections + requesters + told + dialled + open_files + 4 * dirty_files;
+                    assert!(OTHERS + used * loops <= descriptors, "{descriptors} for {loops}: {limits:?}");
+                    assert!(connections >= 3 && told >= 1 && dialled >= 6 && open_files >= 8 && dirty_files >= 2);
+                }
+                assert!(limits.connections >= 5 && limits.with_requesters().requesters >= 2);
             }
         }
         let (plenty, usual) = (Limits::within(65_536, 4).unwrap(), Limits::default());

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kasha_machine::turn::{self, Shell};
 use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Held, Input, Machine};
-use kasha_types::{LocalPosition, Tick, UnixMillis};
+use kasha_types::{ConnId, LocalPosition, Tick, UnixMillis};
 use mio::{Events, Poll, Token, Waker};
 
 use crate::Clock;
@@ -384,6 +384,9 @@ impl Shell for System<'_> {
     }
     fn route_as(&mut self, to: Endpoint, who: Endpoint, address: SocketAddr) {
         self.network.route(self.now, to, who, address);
+    }
+    fn hear(&mut self, from: ConnId, more: bool) {
+        self.network.hear(from, more);
     }
     fn disconnect(&mut self, to: Endpoint) {
         self.network.disconnect(self.now, to);

@@ -7,7 +7,9 @@ use std::time::Duration;
 pub struct Limits {
     /// Accepted connections, those that are being closed included. Each costs a file descriptor and its buffers.
     pub connections: usize,
-    /// Whether these are as many as anybody may want; otherwise the process has no more descriptors for them.
+    /// Accepted connections of the Redis protocol, which are counted apart: programs that fill these keep nobody else out.
+    pub requesters: usize,
+    /// Whether `connections` are as many as anybody may want; otherwise the process has no more descriptors for them.
     pub has_descriptors: bool,
     /// Connections beyond these that are being told why they are refused; for the next one, the first of those is ended.
     pub told: usize,
@@ -38,6 +40,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            requesters: 10_000,
             has_descriptors: true,
             told: 64,
             dialled: 512,

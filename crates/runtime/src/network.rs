@@ -8,7 +8,7 @@ mod receive;
 mod strangers;
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
@@ -93,6 +93,8 @@ pub(crate) struct Network {
     limits: Limits,
     table: Table,
     accepted: usize,
+    /// Accepted connections of the Redis protocol, which are not among those.
+    requesters: usize,
     dialled: usize,
     /// When the log last said that connections are refused.
     refusals_told: Option<Tick>,
@@ -143,6 +145,7 @@ impl Network {
             limits,
             table: Table::default(),
             accepted: 0,
+            requesters: 0,
             dialled: 0,
             refusals_told: None,
             strangers: Strangers::default(),
@@ -237,8 +240,16 @@ impl Network {
         self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled))
     }
 
-    fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr, framing: Framing) {
+    fn accept_one(&mut self, now: Tick, mut stream: TcpStream, from: SocketAddr, framing: Framing) {
         self.stats.accepted += 1;
+        if framing == Framing::Requests && self.requesters >= self.limits.requesters {
+            self.stats.refused += 1;
+            // Redis' own words, by which drivers know that nothing was executed; a new socket has room for them.
+            let _ = stream.write(b"-ERR max number of clients reached\r\n");
+            let limit = self.limits.requesters;
+            let reason = format!("{limit} connections of the Redis protocol are open, as many as may be (K0205)");
+            return self.tell_refusal(now, &reason);
+        }
         let limit = self.accepted_max();
         let Some(id) = self.insert(now, stream, Role::Accepted, framing) else { return };
         tracing::debug!(%id, %from, "accepted");
@@ -304,7 +315,9 @@ impl Network {
             return None;
         }
         prepare(&stream, role);
+        let is_requester = framing == Framing::Requests;
         match role {
+            Role::Accepted if is_requester => self.requesters += 1,
             Role::Accepted => self.accepted += 1,
             Role::Dialled(_) => self.dialled += 1,
         }
@@ -312,6 +325,7 @@ impl Network {
             id,
             stream,
             role,
+            is_requester,
             phase: match framing {
                 Framing::Frames => Phase::Greeting,
                 Framing::Lines | Framing::Requests => Phase::Up,
@@ -329,6 +343,7 @@ impl Network {
             ending: false,
             held: 0,
             paused: false,
+            unheard: false,
         });
         self.supervise(now);
         Some(id)
@@ -426,6 +441,15 @@ impl Network {
         }
     }
 
+    /// The machine wants nothing more of a connection for now, or goes on with it.
+    pub(crate) fn hear(&mut self, id: ConnId, more: bool) {
+        let Some(connection) = self.table.get(id) else { return };
+        connection.unheard = !more;
+        if more {
+            self.mark_ready(id);
+        }
+    }
+
     /// A frame waits for its gate: its bytes count as backlog.
     pub(crate) fn held(&mut self, to: Endpoint, bytes: usize) {
         let Endpoint::Conn(id) = to else { return };
@@ -494,6 +518,7 @@ impl Network {
             self.lost.push(id);
         }
         match connection.role {
+            Role::Accepted if connection.is_requester => self.requesters -= 1,
             Role::Accepted => self.accepted -= 1,
             Role::Dialled(_) => self.dialled -= 1,
         }
@@ -528,7 +553,9 @@ impl Network {
                 Phase::Greeting => Some(limits.handshake),
                 Phase::Closing { ended: true } => Some(LINGER),
                 Phase::Closing { ended: false } => Some(limits.stall),
-                Phase::Up if connection.cutter.holds_bytes() && !connection.paused => Some(limits.stall),
+                Phase::Up if connection.cutter.holds_bytes() && !connection.paused && !connection.unheard => {
+                    Some(limits.stall)
+                }
                 Phase::Up if connection.output.is_blocked() && !connection.output.is_empty() => Some(limits.stall),
                 Phase::Up => None,
             };

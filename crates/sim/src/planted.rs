@@ -231,7 +231,14 @@ mod tests {
     ];
 
     /// Directed tests notice these (`crates/node/tests/planted.rs`).
-    const OF_STORIES: &[Bug] = &[Bug::DamageCopied, Bug::FloorCopiedAsNew, Bug::OperationKeyNotRecorded];
+    const OF_STORIES: &[Bug] = &[
+        Bug::DamageCopied,
+        Bug::FloorCopiedAsNew,
+        Bug::OperationKeyNotRecorded,
+        Bug::EarlyEndFast,
+        Bug::EarlyEndUnrecorded,
+        Bug::ReplayEndsEarly,
+    ];
 
     /// The group's log is searched by itself, and has directed scenarios (`crates/viewstamped/tests/planted.rs`, `crates/coordinator/tests/planted.rs`).
     const OF_GROUPS: &[Bug] = &[

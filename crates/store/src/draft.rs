@@ -38,6 +38,8 @@ struct More {
     bytes: usize,
     sees_absence: bool,
     hashes: Vec<KeyHash>,
+    /// Of a batch that ends early: so many of the hashes are of the parts that run.
+    ran: Option<usize>,
 }
 
 /// What the result of most parts takes: its shape and length, an outcome, a number and a version.
@@ -247,7 +249,7 @@ impl<'a> Draft<'a> {
         more.made.clear();
         more.last_of_key.clear();
         more.hashes.clear();
-        (more.part_at, more.indexed, more.bytes, more.sees_absence) = (0, 0, 0, false);
+        (more.part_at, more.indexed, more.bytes, more.sees_absence, more.ran) = (0, 0, 0, false, None);
         Self { changes: emptied(spare.changes), more }
     }
 
@@ -305,6 +307,18 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn footprint(&self) -> &[KeyHash] {
         &self.more.hashes
+    }
+
+    /// Whether parts of a batch do not run.
+    #[must_use]
+    pub fn is_early_end(&self) -> bool {
+        self.more.ran.is_some()
+    }
+
+    /// The part of the footprint that it touches: of a batch that ends early, the keys of the parts that run.
+    #[must_use]
+    pub fn touched(&self) -> &[KeyHash] {
+        &self.more.hashes[..self.more.ran.unwrap_or(self.more.hashes.len())]
     }
 
     /// Of the tables that are not there, nothing is written. The result stays: the changes were made when it was told.
@@ -511,6 +525,18 @@ impl<'a> Draft<'a> {
         let len = u32::try_from(result.len() - *part_at).expect("a result is small");
         result[*part_at - size_of_val(&len)..*part_at].copy_from_slice(&len.to_le_bytes());
         OutcomeCode::from_number(result[*part_at]).expect("a part answers")
+    }
+
+    /// Says whether the parts that have run are fewer than there are.
+    pub(crate) fn ends_early(&mut self, is_early: bool) {
+        self.more.ran = is_early.then_some(self.more.hashes.len());
+    }
+
+    /// Only so many parts count, whose results end there.
+    pub(crate) fn end_before(&mut self, count: u32, end: usize) {
+        self.more.result.truncate(end);
+        self.more.result[1..1 + size_of_val(&count)].copy_from_slice(&count.to_le_bytes());
+        self.more.part_at = 0;
     }
 
     /// The part that was begun last has failed: nothing changes, and its result is all that is told. Of a condition only the version is told,

@@ -147,6 +147,8 @@ struct Given {
     lifetime: Lifetime,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
+    /// The same that are of the first one's table and demand nothing.
+    batch: PartsBuffer,
     /// The last draw of terms and ends.
     which: Cell<u64>,
 }
@@ -189,6 +191,9 @@ impl<'a> Source<'a> for &'a Given {
     }
     fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
         Ok(self.parts.as_parts())
+    }
+    fn batch(&mut self) -> Result<Parts<'a>, &'static str> {
+        Ok(self.batch.as_parts())
     }
 }
 
@@ -245,6 +250,7 @@ impl World {
                 list
             }),
             parts: PartsBuffer::default(),
+            batch: PartsBuffer::default(),
             which: Cell::new(drawn.which.wrapping_add(first as u64)),
         }
     }
@@ -263,7 +269,11 @@ impl World {
 
     /// Executes in the store; the model says what must come of it.
     fn update(&mut self, drawn: &Drawn) {
-        let given = Given { parts: self.parts(drawn), ..self.given(self.table, drawn, 0) };
+        let (parts, mut batch) = (self.parts(drawn), PartsBuffer::default());
+        let of_batch = parts.as_parts().iter().filter(|part| !matches!(part.operation, PartOperation::Check(_)));
+        of_batch.for_each(|part| batch.push(self.table, &part.operation));
+        batch.push(self.table, &PartOperation::Read(Read::Exists { key: KEYS[0] }));
+        let given = Given { parts, batch, ..self.given(self.table, drawn, 0) };
         let update = Update::build(drawn.code, &mut &given).expect("a code of the table");
         // A test segment ends soon after.
         let is_longer =
@@ -272,7 +282,7 @@ impl World {
         update.for_each_key(self.table, |table, key| {
             is_too_long |= match update {
                 Update::Append { .. } => is_longer(table, key, 20_000),
-                Update::Transaction { .. } => is_longer(table, key, FOUND_VALUE_BYTES_MAX),
+                Update::Transaction { .. } | Update::Batch { .. } => is_longer(table, key, FOUND_VALUE_BYTES_MAX),
                 _ => false,
             };
         });

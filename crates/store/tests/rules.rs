@@ -4,7 +4,7 @@ use crate::common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::{Bounds, ItemsBuffer};
+use kasha_wire::operation::{Bounds, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -245,4 +245,62 @@ fn objects_of_a_dropped_table_that_a_replay_brought_back_go_with_their_segment()
     backup.drop_tables_but(&[T]);
     primary.drop_tables_but(&[T]);
     assert_eq!(backup.counts(), primary.counts());
+}
+
+/// So many changes of keys of their own, each of a value of half a megabyte.
+fn batch_of(count: u8, value: &[u8]) -> PartsBuffer {
+    let mut parts = PartsBuffer::default();
+    (0..count).for_each(|key| parts.push(T, &PartOperation::Update(Update::put(&[key], value))));
+    parts
+}
+
+#[test]
+fn r10_17_a_batch_ends_before_what_does_not_fit_and_names_all_its_keys() {
+    use kasha_log::{Log, LogConfig};
+    use kasha_types::{ClusterTime, ShardId, key_hash};
+    let log = Log::new(ShardId(0), LogConfig::new(64 * 1024 * 1024));
+    let (store, large) = (kasha_store::Store::new(), vec![1; VALUE_BYTES_MAX]);
+    let parts = batch_of(8, &large);
+    let batch = parts.as_parts();
+    let ran = |most| {
+        let draft = store.draft_batch(&log, ClusterTime(0), (batch, most), SpareDraft::default());
+        let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
+        assert_eq!(results, vec![Outcome::Version(1); results.len()]);
+        let hashes: Vec<_> = (0..8).map(|key| key_hash(T, &[key])).collect();
+        assert_eq!(draft.footprint(), &hashes, "those that do not run, too");
+        assert_eq!(draft.touched(), &hashes[..results.len()]);
+        assert_eq!((draft.changed().count(), draft.is_early_end()), (results.len(), results.len() < 8));
+        results.len()
+    };
+    assert_eq!((ran(0), ran(3)), (0, 3));
+    assert_eq!(ran(8), 5, "of six mebibytes");
+    let small = batch_of(3, b"v");
+    let draft = store.draft_batch(&log, ClusterTime(0), (small.as_parts(), 3), SpareDraft::default());
+    assert!(!draft.is_early_end());
+}
+
+#[test]
+fn a_part_of_a_batch_that_fails_keeps_no_other_from_running() {
+    let mut replica = Replica::default();
+    replica.put(T, b"text", b"no number");
+    let mut parts = PartsBuffer::default();
+    for key in [&b"a"[..], b"text", b"a"] {
+        parts.push(T, &PartOperation::Update(Update::increment(key, 1)));
+    }
+    let (outcome, _) = replica.execute(T, &Update::Batch { batch: parts.as_parts() });
+    assert_eq!(outcome, Outcome::Parts(vec![Outcome::Number(1, 1), Outcome::NotANumber(0), Outcome::Number(2, 2)]));
+}
+
+#[test]
+fn a_query_ends_before_an_answer_that_finds_no_room() {
+    use kasha_types::ClusterTime;
+
+    let (mut replica, mut parts) = (Replica::default(), PartsBuffer::default());
+    let value = vec![1; 50_000];
+    replica.put(T, b"k", &value);
+    (0..200).for_each(|_| parts.push(T, &PartOperation::Read(Read::Get { key: b"k" })));
+    let draft = replica.store.query(&replica.log, ClusterTime(0), (parts.as_parts(), u32::MAX), SpareDraft::default());
+    let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
+    let fit = kasha_types::limits::RESULT_BYTES_MAX / (value.len() + 14);
+    assert_eq!(results, vec![Outcome::Value(1, value); fit]);
 }

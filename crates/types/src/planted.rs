@@ -297,6 +297,12 @@ bugs! {
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
     /// R4.9: the operation key is missing in the witness's footprint.
     OperationKeyNotRecorded = "operation_key_not_recorded",
+    /// R10.17: the answer of a batch that ends early leaves before it is synced.
+    EarlyEndFast = "early_end_fast",
+    /// R10.17: how far a batch came is told, and recorded nowhere.
+    EarlyEndUnrecorded = "early_end_unrecorded",
+    /// R10.17: a new primary runs the part of a witness's copy of a batch that need not wait.
+    ReplayEndsEarly = "replay_ends_early",
     /// R4.9: an operation key names whatever has its first key in a slot, of any key and any table.
     OperationKeyBySlot = "operation_key_by_slot",
     /// R4.9: an update is run past its operation key's time limit.

@@ -172,6 +172,8 @@ probes! {
     LeaseAsked = "primary: lease asked for",
     /// An update waits at its primary for the coordinator's answer, or for room.
     RequestParked = "primary: request parked",
+    /// R10.17: parts of a batch do not run, because they would have to wait.
+    BatchEndedEarly = "primary: batch ended early",
     /// A parked update has what it waited for.
     ParkedRan = "primary: parked request ran",
     /// R4.9: an update gets the saved result of its operation key.

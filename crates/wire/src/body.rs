@@ -153,10 +153,13 @@ impl<'a> Body<'a> {
                 return Err(DecodeError::Invalid("the part that was named first"));
             }
         }
-        if let Update::Transaction { parts } = update
+        if let Update::Transaction { parts } | Update::Batch { batch: parts } = update
             && parts.first_table() != Some(table)
         {
             return Err(DecodeError::Invalid("a transaction's table"));
+        }
+        if let (Update::Batch { .. }, Some(_)) = (update, operation_key) {
+            return Err(DecodeError::Invalid("an operation key of a batch, whose parts may run apart"));
         }
         Ok(Self {
             head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table },

@@ -6,7 +6,7 @@
 //!
 //! Arguments are encoded in the row's order: `key` and `value` by length and bytes, `delta` as an `i64`, `bounds` as a byte and, if it
 //! is 1, two of these, `cursor` as a `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]),
-//! and so are `parts` ([`parts`]) and `queries`, which are parts that only read.
+//! and so are `parts` ([`parts`]), `queries`, which are parts that only read, and `batch`: parts of one table that demand nothing.
 
 pub mod arguments;
 pub mod bounds;
@@ -69,6 +69,7 @@ macro_rules! argument {
     ($a:lifetime prefix) => { &$a [u8] };
     ($a:lifetime parts) => { Parts<$a> };
     ($a:lifetime queries) => { Parts<$a> };
+    ($a:lifetime batch) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
 
@@ -229,6 +230,7 @@ operations! {
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
     32 Transaction "transaction" (parts) => Parts;
+    35 Batch "batch" (batch) => Parts;
 }
 
 operations! {
@@ -260,7 +262,7 @@ impl<'a> Update<'a> {
             | Self::Increment { axes, .. }
             | Self::Append { axes, .. }
             | Self::Keep { axes, .. } => axes.ends.lifetime().is_some(),
-            Self::Transaction { parts } => parts.have_lifetime(),
+            Self::Transaction { parts } | Self::Batch { batch: parts } => parts.have_lifetime(),
             Self::Delete { .. } | Self::MultiPut { .. } | Self::MultiDelete { .. } | Self::MultiIncrement { .. } => {
                 false
             }
@@ -280,7 +282,8 @@ impl<'a> Update<'a> {
             Self::MultiPut { .. }
             | Self::MultiDelete { .. }
             | Self::MultiIncrement { .. }
-            | Self::Transaction { .. } => Terms::NONE,
+            | Self::Transaction { .. }
+            | Self::Batch { .. } => Terms::NONE,
         }
     }
 
@@ -296,7 +299,8 @@ impl<'a> Update<'a> {
             Self::MultiPut { .. }
             | Self::MultiDelete { .. }
             | Self::MultiIncrement { .. }
-            | Self::Transaction { .. } => {}
+            | Self::Transaction { .. }
+            | Self::Batch { .. } => {}
         }
         self
     }
@@ -313,7 +317,8 @@ impl<'a> Update<'a> {
             | Self::MultiPut { .. }
             | Self::MultiDelete { .. }
             | Self::MultiIncrement { .. }
-            | Self::Transaction { .. } => return None,
+            | Self::Transaction { .. }
+            | Self::Batch { .. } => return None,
         }
         Some(self)
     }

@@ -143,6 +143,9 @@ fn operations() {
     let mut lines = Vec::new();
     for &Row { code, name, .. } in Update::ALL {
         for (key, what) in [(None, ""), (Some(&b"my-key"[..]), ", operation key")] {
+            if code == crate::common::operations::BATCH && key.is_some() {
+                continue; // it has none
+            }
             let body = OwnedBody::one(code, key);
             let bytes = body.encoded();
             let decoded = Body::decode(&bytes).unwrap();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::common::messages::described;
-use crate::common::operations::{Operation, OwnedBody, SHAPES, TRANSACTION, any_outcome};
+use crate::common::operations::{BATCH, Operation, OwnedBody, SHAPES, TRANSACTION, any_outcome};
 use crate::common::results::encoded_outcome;
 use crate::common::types::every_type;
 use crate::common::{Sample, any, check, encoded};
@@ -68,6 +68,7 @@ fn every_body_comes_back() {
         let (most, times) = match body.operation.code {
             code if Update::row_of(code).is_some_and(Row::has_one_key) => (1, 1),
             TRANSACTION => (usize::MAX, 6), // the parts of each item
+            BATCH => (usize::MAX, 3),
             _ => (usize::MAX, 1),
         };
         let items = body.operation.items.iter().take(most);
@@ -99,8 +100,12 @@ fn a_fingerprint_is_that_of_operation_and_table() {
         };
         same(&one, &other)?;
         other.operation = one.operation.clone();
-        if one.operation.code == TRANSACTION {
+        if matches!(one.operation.code, TRANSACTION | BATCH) {
             other.head.table = one.head.table; // its parts name their tables
+        }
+        if one.operation.code == BATCH {
+            other.operation_key = None; // it has none
+            other.head.not_after.0 = 0;
         }
         same(&one, &other)?;
         other.head.table = one.head.table;

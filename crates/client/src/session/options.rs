@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{ClusterId, Tick};
+use kasha_types::{ClusterId, CoreId, Tick};
 use kasha_wire::Turn;
 
 use crate::limits;
@@ -58,6 +58,9 @@ pub struct SessionOptions {
     pub exactly_once: bool,
     /// `false`: record on no witness, and wait for the sync each time. For comparisons.
     pub fast_path: bool,
+    /// The core of a node in which the session runs. What this core is primary of is recorded on no witness: the sync, which takes one round trip
+    /// as well, is all that such an update waits for.
+    pub beside: Option<CoreId>,
     /// When participants of transactions over several shards take locks. For comparisons.
     pub locking: Locking,
     /// `true`: the session is the master of a two-phase commit for each transaction over several shards that can fail. The nodes
@@ -104,6 +107,7 @@ impl SessionOptions {
             keeps_spare: true,
             exactly_once: true,
             fast_path: true,
+            beside: None,
             locking: Locking::default(),
             two_phase: false,
         }

@@ -111,12 +111,23 @@ impl Session {
         }
     }
 
+    /// Whether small updates of this shard are recorded on witnesses, as far as the session knows.
+    #[must_use]
+    pub fn is_recorded(&self, shard: ShardId) -> bool {
+        let Some(configuration) = self.configuration() else { return true };
+        let Some(config) = configuration.shard(shard) else { return true };
+        self.options.fast_path
+            && configuration.faults > 0
+            && configuration.core_of(config.primary, shard).is_none_or(|primary| self.options.beside != Some(primary))
+    }
+
     /// Adds the witnesses to a target, if the fast path exists for this update (R6.1).
     pub(super) fn with_witnesses(&self, mut target: Target, slot: usize, update: &UpdateCall) -> Target {
         let configuration = self.configuration().expect("there is a target");
         let config = configuration.shard(target.shard).expect("there is a target");
         let keys = update.key_count + u16::from(update.operation_key_ttl.is_some());
         let is_recordable = self.options.fast_path
+            && self.options.beside != Some(target.primary)
             && !matches!(update.cancel, Cancel::Begun(_))
             && keys <= limits::FAST_PATH_KEYS_MAX
             && self.calls[slot].bytes.len() <= WITNESS_BODY_BYTES_MAX

@@ -40,6 +40,17 @@ impl TransactionParts {
         (parts.first_table().unwrap_or(TableId(0)), self.wrong.map_or_else(whole, Err))
     }
 
+    /// The parts as a batch, of which any number may run, the first ones, and the table that it is sent with.
+    ///
+    /// # Panics
+    /// If they are of several tables, or one is a check.
+    pub fn batch(&self) -> (TableId, Result<OwnedOperation, WhyNot>) {
+        let parts = self.parts.as_parts();
+        assert!(self.wrong.is_some() || parts.can_be_a_batch(), "a batch is of one table, and demands nothing");
+        let whole = || Update::Batch { batch: parts }.to_owned_within_limits().map_err(WhyNot::from);
+        (parts.first_table().unwrap_or(TableId(0)), self.wrong.map_or_else(whole, Err))
+    }
+
     /// The transaction as one operation, and the table that it is sent with: that of its first part.
     pub fn operation(&self) -> (TableId, Result<OwnedOperation, WhyNot>) {
         let parts = self.parts.as_parts();

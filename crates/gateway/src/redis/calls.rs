@@ -1,7 +1,6 @@
-//! Requests as calls of a session, and what their results are to the requests.
+//! Commands as calls of a session, and what their results are to them: what goes together with nobody else's ([`super::gathered`]).
 //!
-//! Requests of one connection that follow one another, and whose keys are of one shard, go together as one call: a query if all only read, else a
-//! transaction. A command on keys of several shards goes alone, a part for each key, whose replies become one.
+//! A command on keys of several shards has a part for each key, whose replies become one.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +16,6 @@ use kasha_wire::{OutcomeCode, Read};
 use super::connection::Watched;
 use super::unknown::Key;
 use crate::limits::COMMAND_DEADLINE;
-
-/// Requests that go together, at most.
-pub const TOGETHER_MAX: usize = 64;
-
-/// Keys of these: as many as a witness keeps one request under.
-const TOGETHER_KEYS_MAX: usize = 16;
-
-/// Bytes of these, so that a witness keeps them.
-const TOGETHER_BYTES_MAX: usize = 1536;
 
 /// How the replies of a command's parts become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,9 +45,9 @@ impl Merge {
 /// What comes back of a call.
 #[derive(Debug)]
 pub enum Expected {
-    /// A reply for each of these commands, in order.
-    Each(Vec<Merge>),
-    /// The same as one list; before them as many checks. `EXEC`.
+    /// The reply of a command.
+    One(Merge),
+    /// The replies of commands, as one list; before them as many checks. `EXEC`.
     Whole { checks: usize, commands: Vec<Merge> },
     /// Versions of keys that are to be watched: of those of one shard, and then the others.
     Versions { now: Vec<Key>, later: Vec<Vec<Key>> },
@@ -67,6 +57,20 @@ pub enum Expected {
 pub struct Split {
     pub parts: Vec<(ShardId, CommandBuffer)>,
     pub merge: Merge,
+}
+
+impl Split {
+    /// Its keys, in this table.
+    pub fn keys(&self, table: TableId) -> Vec<Key> {
+        self.parts.iter().flat_map(|(_, command)| keys_of(table, command)).collect()
+    }
+}
+
+/// The keys of a command, in this table.
+pub fn keys_of(table: TableId, command: &CommandBuffer) -> Vec<Key> {
+    let mut keys = Vec::new();
+    command.as_command().for_each_key(|key| keys.push((table, key.to_vec())));
+    keys
 }
 
 /// Why a command cannot become a call.
@@ -129,24 +133,14 @@ pub struct Together {
     shards: BTreeSet<ShardId>,
     changes: bool,
     keys: Vec<Key>,
-    bytes: usize,
 }
 
 impl Together {
-    /// Whether the command can go with those that are there.
-    pub fn takes(&self, split: &Split) -> bool {
-        let [(shard, command)] = &split.parts[..] else { return false };
-        let (keys, bytes) = (self.keys.len() + command.as_command().keys(), self.bytes + command.bytes());
-        let is_small = keys <= TOGETHER_KEYS_MAX && bytes <= TOGETHER_BYTES_MAX && self.merges.len() < TOGETHER_MAX;
-        is_small && self.shards.len() == 1 && self.shards.contains(shard)
-    }
-
     pub fn push(&mut self, table: TableId, split: &Split) {
         for (shard, command) in &split.parts {
             let command = command.as_command();
             self.shards.insert(*shard);
             self.changes |= matches!(command.row().class, Class::Changes(_));
-            self.bytes += command.bytes();
             command.for_each_key(|key| self.keys.push((table, key.to_vec())));
             self.parts.push(table, &PartOperation::Command(command));
         }
@@ -213,52 +207,21 @@ pub fn look_at(now: Tick, keys: &[Key], session: &mut Session, out: &mut Effects
     session.read(now, keys[0].0, &read, Some(now.after(COMMAND_DEADLINE)), out)
 }
 
-/// What a completed call is to what was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The replies.
-    Replies(Vec<u8>),
-    /// Together they did nothing and never will: one at a time they may.
-    NotTogether,
-}
-
-/// The replies that a completed call is to what was asked for. `answers`: of each request whether it is answered.
-pub fn replies(completion: &Completion, expected: &Expected, answers: &[bool]) -> Ended {
-    let mut bytes = Vec::new();
-    let out = &mut ReplyWriter(&mut bytes);
-    let (result, failure) = match completion {
-        Completion::Executed { result, .. } | Completion::Read { result } => (&result[..], None),
-        failed => (&[][..], Some(failure(failed))),
+/// Writes the reply that a completed call is to what was asked for.
+pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter<'_>) {
+    let result = match completion {
+        Completion::Executed { result, .. } | Completion::Read { result } => &result[..],
+        failed => return out.item(Item::Error(&failure(failed).0)),
     };
-    let is_done = result.first() == Some(&(OutcomeCode::Done as u8));
-    let error = match (failure, is_done, expected) {
-        (None, true, _) => None,
-        (None, false, Expected::Whole { checks, .. }) if fails_a_check(result, *checks) => {
-            out.item(Item::NoList);
-            return Ended::Replies(if answers == [true] { bytes } else { Vec::new() });
-        }
-        (None, false, _) => Some(("ERR the request or its result is too large; split it (K0307)".to_owned(), true)),
-        (Some(failed), _, _) => Some(failed),
-    };
-    if let Some((text, never_together)) = error {
-        if never_together && answers.len() > 1 {
-            return Ended::NotTogether;
-        }
-        answers.iter().filter(|&&is_answered| is_answered).for_each(|_| out.item(Item::Error(&text)));
-        return Ended::Replies(bytes);
+    if result.first() != Some(&(OutcomeCode::Done as u8)) {
+        return match expected {
+            Expected::Whole { checks, .. } if fails_a_check(result, *checks) => out.item(Item::NoList),
+            Expected::One(_) | Expected::Whole { .. } | Expected::Versions { .. } => out.item(Item::Error(TOO_LARGE)),
+        };
     }
     let mut parts = each_part(result);
     match expected {
-        Expected::Each(commands) => {
-            for (merge, &is_answered) in commands.iter().zip(answers) {
-                let end = out.0.len();
-                merged(&mut parts, merge, out);
-                if !is_answered {
-                    out.0.truncate(end);
-                }
-            }
-        }
-        _ if answers != [true] => {}
+        Expected::One(merge) => merged(&mut parts, merge, out),
         Expected::Whole { checks, commands } => {
             out.item(Item::List(u32::try_from(commands.len()).expect("a limit")));
             let mut parts = parts.skip(*checks);
@@ -267,8 +230,10 @@ pub fn replies(completion: &Completion, expected: &Expected, answers: &[bool]) -
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
     }
-    Ended::Replies(bytes)
 }
+
+/// What a request is told that came to something else than what it says.
+const TOO_LARGE: &str = "ERR the request or its result is too large; split it (K0307)";
 
 /// Whether the part that failed is one of the first ones, which are the demands on watched keys.
 fn fails_a_check(result: &[u8], checks: usize) -> bool {
@@ -283,7 +248,7 @@ fn fails_a_check(result: &[u8], checks: usize) -> bool {
 /// Writes the reply of one command, out of those of its parts.
 ///
 /// What a node has said is looked at before it is told: who sends half a reply makes an error, and no other connection suffers.
-fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &mut ReplyWriter<'_>) {
+pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &mut ReplyWriter<'_>) {
     let replies: Vec<&[u8]> = parts.take(merge.parts()).collect();
     if replies.len() < merge.parts() || replies.iter().any(|reply| check(reply).is_err()) {
         return out
@@ -312,7 +277,7 @@ fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &m
 
 /// The reply to what has no result (R10.2): `TRYAGAIN` and `OOM` were certainly not executed, `UNKNOWN` may have been. And whether it never can be as
 /// it is.
-fn failure(completion: &Completion) -> (String, bool) {
+pub fn failure(completion: &Completion) -> (String, bool) {
     match completion {
         Completion::NotExecuted(WhyNot::OutOfMemory) => {
             ("OOM command not allowed when used memory > 'maxmemory'. (K0312)".to_owned(), true)
@@ -330,6 +295,7 @@ fn failure(completion: &Completion) -> (String, bool) {
             (format!("ERR {why}"), true)
         }
         Completion::ReadFailed(why) => (format!("TRYAGAIN {why}"), false),
+        Completion::Executed { .. } | Completion::Read { .. } => (TOO_LARGE.to_owned(), true),
         other => (format!("ERR a call of another kind ended: {other:?}"), false),
     }
 }

@@ -7,7 +7,7 @@ use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
 use super::unknown::Key;
-use crate::limits::REQUEST_COST;
+use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
 
 /// The databases that `SELECT` knows.
@@ -56,17 +56,20 @@ pub enum Hearing {
     Over,
 }
 
-/// A call that a connection waits for.
+/// What a connection waits for.
 #[derive(Debug)]
-pub struct Outstanding {
-    pub call: CallId,
-    pub expected: Expected,
-    /// Of each request that goes together with others: whether it is answered (`CLIENT REPLY`).
-    pub answers: Vec<bool>,
-    /// Those requests, if there are several: what keeps them from running together may not keep each from running.
-    pub requests: Vec<Waiting>,
-    /// The keys of what may change something.
-    pub keys: Vec<Key>,
+pub enum Outstanding {
+    /// A call of its own.
+    Call {
+        call: CallId,
+        expected: Expected,
+        /// Whether it is answered (`CLIENT REPLY`).
+        is_answered: bool,
+        /// The keys of what may change something.
+        keys: Vec<Key>,
+    },
+    /// These requests are a share of a call, or will be one when the turn ends.
+    Gathered(VecDeque<Waiting>),
 }
 
 /// What keeps a connection's first request from beginning.
@@ -92,6 +95,8 @@ pub struct Connection {
     /// Its number, as `CLIENT ID` tells it.
     pub id: u64,
     pub protocol: Protocol,
+    /// It has said the password, or there is none.
+    pub is_authenticated: bool,
     pub database: u8,
     pub about: About,
     pub replies: Replies,
@@ -105,8 +110,8 @@ pub struct Connection {
     pub requests: VecDeque<Waiting>,
     /// Their cost.
     pub bytes: usize,
-    /// So many of them go alone: together they could not run.
-    pub alone: usize,
+    /// No more is read from it, until fewer requests wait.
+    pub is_unheard: bool,
     pub hearing: Hearing,
 }
 
@@ -120,6 +125,8 @@ pub struct Waiting {
     pub since: Tick,
     /// Whether it is answered, if it has begun before.
     pub is_answered: Option<bool>,
+    /// It would have had to wait, or together with others it could not run.
+    pub goes_alone: bool,
 }
 
 impl Waiting {
@@ -129,18 +136,29 @@ impl Waiting {
 }
 
 impl Connection {
-    pub fn new(id: u64) -> Self {
-        Self { id, ..Self::default() }
+    pub fn new(id: u64, is_authenticated: bool) -> Self {
+        Self { id, is_authenticated, ..Self::default() }
     }
 
-    /// What it was when it began, with the number that it has (`RESET`).
-    pub fn reset(&mut self) {
+    /// What it was when it began, with the number that it has (`RESET`). `is_authenticated`: there is no password.
+    pub fn reset(&mut self, is_authenticated: bool) {
+        self.is_authenticated = is_authenticated;
         self.protocol = Protocol::default();
         self.database = 0;
         self.about.name.clear();
         self.replies = Replies::On;
         self.queued = None;
         self.forget_watched();
+    }
+
+    /// So much waits that no more is to be read.
+    pub fn has_enough(&self) -> bool {
+        self.requests.len() >= WAITING_REQUESTS_MAX || self.bytes >= WAITING_BYTES_MAX
+    }
+
+    /// So little waits that more may be read.
+    pub fn may_have_more(&self) -> bool {
+        self.requests.len() <= WAITING_REQUESTS_MAX / 2 && self.bytes <= WAITING_BYTES_MAX / 2
     }
 
     /// A request since `MULTI` was refused.
@@ -179,7 +197,6 @@ impl Connection {
     pub fn take_request(&mut self) -> Option<Waiting> {
         let request = self.requests.pop_front()?;
         self.bytes -= request.cost();
-        self.alone = self.alone.saturating_sub(1);
         Some(request)
     }
 

@@ -5,32 +5,40 @@ use std::fmt::Write;
 use kasha_commands::{Item, ReplyWriter};
 
 use super::connection::Connection;
-use super::local::REDIS_VERSION;
+use super::local::{Known, REDIS_VERSION};
 use crate::resp::Protocol;
 
 /// The sections, in order, with what each says.
-fn sections() -> [(&'static str, String); 5] {
+fn sections(known: Known<'_>) -> [(&'static str, String); 6] {
     let server = format!(
-        "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:kasha\r\nkasha_version:{}\r\n",
-        env!("CARGO_PKG_VERSION")
+        "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:kasha\r\nkasha_version:{}\r\ntcp_port:{}\r\n",
+        env!("CARGO_PKG_VERSION"),
+        known.options.port
     );
+    let clients = format!("connected_clients:{}\r\nmaxclients:{}\r\n", known.clients, known.options.clients_max);
+    // A driver waits while a server is loading. Nothing is executed as long as the cluster is not known.
+    let waits = match known.waits_for() {
+        None => "kasha_waits_for:nothing\r\n".to_owned(),
+        Some(what) => format!("kasha_waits_for:{what}\r\n"),
+    };
     [
         ("Server", server),
+        ("Clients", clients),
         ("Persistence", "loading:0\r\nasync_loading:0\r\naof_enabled:1\r\n".to_owned()),
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
-        ("Cluster", "cluster_enabled:0\r\n".to_owned()),
+        ("Cluster", format!("cluster_enabled:0\r\n{waits}")),
         ("Keyspace", String::new()),
     ]
 }
 
 /// `INFO [section…]`.
-pub fn info(wanted: &[&[u8]], out: &mut ReplyWriter<'_>) {
+pub fn info(wanted: &[&[u8]], known: Known<'_>, out: &mut ReplyWriter<'_>) {
     let is_all = wanted.is_empty()
         || wanted
             .iter()
             .any(|word| [&b"all"[..], b"default", b"everything"].iter().any(|all| word.eq_ignore_ascii_case(all)));
     let mut text = String::new();
-    for (name, lines) in sections() {
+    for (name, lines) in sections(known) {
         if is_all || wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes())) {
             let gap = if text.is_empty() { "" } else { "\r\n" };
             write!(text, "{gap}# {name}\r\n{lines}").expect("a string takes everything");

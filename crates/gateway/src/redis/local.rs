@@ -2,22 +2,43 @@
 
 use kasha_commands::{Command as Name, Item, ReplyWriter, Row, describe};
 
+use kasha_client::session::Session;
+use kasha_wire::ShardPhase;
+
 use super::connection::{Connection, DATABASES, Replies};
-use super::{info, settings};
+use super::{RedisOptions, info, settings};
 use crate::resp::Protocol;
 
 /// The version of Redis that a front says it is: drivers and programs look at it (REDIS 3).
 pub const REDIS_VERSION: &str = "7.2.4";
 
-/// What is known of the cluster.
+/// What is known of the cluster, and of the front.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// `f`.
-    pub faults: u8,
+pub struct Known<'k> {
+    pub session: &'k Session,
+    pub options: &'k RedisOptions,
+    /// Connections that there are.
+    pub clients: usize,
+}
+
+impl Known<'_> {
+    fn faults(&self) -> u8 {
+        self.session.configuration().map_or(0, |known| known.faults)
+    }
+
+    /// What keeps requests from being executed, for people. `None`: nothing, as far as the session knows.
+    pub fn waits_for(&self) -> Option<String> {
+        let Some(configuration) = self.session.configuration() else {
+            return Some("the cluster, which has not answered yet".to_owned());
+        };
+        let mut away = configuration.shards.iter().filter(|shard| shard.phase != ShardPhase::Serving);
+        let first = away.next()?;
+        Some(format!("{} and {} more shards, which have no primary now", first.shard, away.count()))
+    }
 }
 
 /// The reply to a command of one or more words whose arity is right.
-pub fn answer(row: &Row, words: &[&[u8]], known: Known, connection: &mut Connection, out: &mut ReplyWriter<'_>) {
+pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Connection, out: &mut ReplyWriter<'_>) {
     match row.command {
         Name::Ping => match words.get(1) {
             None => out.item(Item::Word("PONG")),
@@ -26,10 +47,10 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known, connection: &mut Connect
         },
         Name::Echo => out.item(Item::Bytes(words[1])),
         Name::Select => select(words[1], connection, out),
-        Name::Hello => hello(words, connection, out),
-        Name::Auth => auth(words, out),
+        Name::Hello => hello(words, known, connection, out),
+        Name::Auth => auth(words, known, connection, out),
         Name::Reset => {
-            connection.reset();
+            connection.reset(known.options.password.is_none());
             out.item(Item::Word("RESET"));
         }
         Name::Quit | Name::ReadOnly | Name::ReadWrite | Name::Asking => out.item(Item::Ok),
@@ -43,11 +64,11 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known, connection: &mut Connect
         | Name::Cluster => {
             no_subcommand(row, words, out);
         }
-        Name::Info => info::info(&words[1..], out),
+        Name::Info => info::info(&words[1..], known, out),
         // R10.16: what is answered is durable on all machines that it has to be on.
         Name::Wait => wait(words, known, out),
         Name::SwapDb => out.item(Item::Error("ERR SWAPDB is not known here: a database's keys stay where they are")),
-        _ if row.container().is_some() => answer_sub(row, words, connection, out),
+        _ if row.container().is_some() => answer_sub(row, words, known, connection, out),
         other => out.item(Item::Error(&format!("ERR '{}' is not known here yet", other.row().name))),
     }
 }
@@ -59,10 +80,10 @@ fn no_subcommand(container: &Row, words: &[&[u8]], out: &mut ReplyWriter<'_>) {
     out.item(Item::Error(&format!("ERR unknown subcommand '{}'. Try {container} HELP.", shown(name))));
 }
 
-fn wait(words: &[&[u8]], known: Known, out: &mut ReplyWriter<'_>) {
+fn wait(words: &[&[u8]], known: Known<'_>, out: &mut ReplyWriter<'_>) {
     match (number(words[1]), number(words[2])) {
         (Some(_), Some(..0)) => out.item(Item::Error("ERR timeout is negative")),
-        (Some(replicas), Some(_)) => out.item(Item::Number(replicas.clamp(0, i64::from(known.faults)))),
+        (Some(replicas), Some(_)) => out.item(Item::Number(replicas.clamp(0, i64::from(known.faults())))),
         (None, _) | (_, None) => out.item(Item::Error("ERR value is not an integer or out of range")),
     }
 }
@@ -82,7 +103,7 @@ pub fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(&word[..word.len().min(SHOWN_MAX)]).replace(['\r', '\n'], " ")
 }
 
-fn answer_sub(row: &Row, words: &[&[u8]], connection: &mut Connection, out: &mut ReplyWriter<'_>) {
+fn answer_sub(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Connection, out: &mut ReplyWriter<'_>) {
     match row.command {
         Name::ClientId => out.item(Item::Number(i64::try_from(connection.id).unwrap_or(i64::MAX))),
         Name::ClientGetName if connection.about.name.is_empty() => out.item(Item::Nil),
@@ -106,8 +127,8 @@ fn answer_sub(row: &Row, words: &[&[u8]], connection: &mut Connection, out: &mut
                 out.item(Item::Error(&why.to_string()));
             }
         }
-        Name::ConfigGet => settings::get(&words[2..], out),
-        Name::ConfigSet => settings::set(&words[2..], out),
+        Name::ConfigGet => settings::get(&words[2..], known, out),
+        Name::ConfigSet => settings::set(&words[2..], known, out),
         Name::ConfigResetStat => out.item(Item::Ok),
         Name::ConfigRewrite => out.item(Item::Error("ERR The server is running without a config file")),
         Name::SlowLogGet | Name::LatencyLatest | Name::LatencyHistory => out.item(Item::List(0)),
@@ -154,7 +175,7 @@ fn select(word: &[u8], connection: &mut Connection, out: &mut ReplyWriter<'_>) {
     }
 }
 
-fn hello(words: &[&[u8]], connection: &mut Connection, out: &mut ReplyWriter<'_>) {
+fn hello(words: &[&[u8]], known: Known<'_>, connection: &mut Connection, out: &mut ReplyWriter<'_>) {
     let mut protocol = connection.protocol;
     let mut rest = words[1..].iter();
     if let Some(version) = rest.next() {
@@ -171,9 +192,10 @@ fn hello(words: &[&[u8]], connection: &mut Connection, out: &mut ReplyWriter<'_>
         match (&option.to_ascii_uppercase()[..], rest.len()) {
             (b"AUTH", 2..) => {
                 let (user, password) = (rest.next().expect("counted"), rest.next().expect("counted"));
-                if let Some(error) = refused(user, password) {
+                if let Some(error) = refused(user, password, known) {
                     return out.item(Item::Error(error));
                 }
+                connection.is_authenticated = true;
             }
             (b"SETNAME", 1..) => name = rest.next(),
             _ => {
@@ -181,6 +203,11 @@ fn hello(words: &[&[u8]], connection: &mut Connection, out: &mut ReplyWriter<'_>
                 return out.item(Item::Error(&text));
             }
         }
+    }
+    if !connection.is_authenticated {
+        return out.item(Item::Error(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
     }
     if let Some(name) = name {
         if !is_name(name) {
@@ -196,21 +223,37 @@ fn hello(words: &[&[u8]], connection: &mut Connection, out: &mut ReplyWriter<'_>
     out.each(bytes("mode"), [bytes("standalone"), bytes("role"), bytes("master"), bytes("modules"), Item::List(0)]);
 }
 
-/// The reply to a user who is not known. There is one user, `default`, who needs no password.
-fn refused(user: &[u8], _password: &[u8]) -> Option<&'static str> {
-    (user != b"default").then_some("WRONGPASS invalid username-password pair or user is disabled.")
+const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+/// The reply to whoever is not let in. There is one user, `default`; without a password it needs none.
+fn refused(user: &[u8], password: &[u8], known: Known<'_>) -> Option<&'static str> {
+    let is_right = known.options.password.as_ref().is_none_or(|right| is_same(right.as_bytes(), password));
+    (user != b"default" || !is_right).then_some(WRONG_PASS)
 }
 
-fn auth(words: &[&[u8]], out: &mut ReplyWriter<'_>) {
-    match words {
-        [_, _] => out.item(Item::Error(
-            "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-        )),
-        [_, user, password] => match refused(user, password) {
-            Some(error) => out.item(Item::Error(error)),
-            None => out.item(Item::Ok),
-        },
-        _ => out.item(Item::Error("ERR syntax error")),
+/// Compares in a time that says nothing of where two secrets differ.
+fn is_same(right: &[u8], said: &[u8]) -> bool {
+    let differs = right.iter().zip(said).fold(0, |differs, (one, other)| differs | (one ^ other));
+    right.len() == said.len() && std::hint::black_box(differs) == 0
+}
+
+fn auth(words: &[&[u8]], known: Known<'_>, connection: &mut Connection, out: &mut ReplyWriter<'_>) {
+    let (user, password) = match *words {
+        [_, _] if known.options.password.is_none() => {
+            return out.item(Item::Error(
+                "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+            ));
+        }
+        [_, password] => (&b"default"[..], password),
+        [_, user, password] => (user, password),
+        _ => return out.item(Item::Error("ERR syntax error")),
+    };
+    match refused(user, password, known) {
+        Some(error) => out.item(Item::Error(error)),
+        None => {
+            connection.is_authenticated = true;
+            out.item(Item::Ok);
+        }
     }
 }
 

@@ -66,7 +66,7 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         Class::Composed => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
         // Its subcommand is none.
         Class::Local if is_alone && words.len() > 1 => {
-            local::answer(row, words, doing.known(), connection, &mut ReplyWriter(doing.scratch));
+            doing.answer(row, words, connection);
             connection.spoil();
             return Begun::Answered(None);
         }
@@ -120,7 +120,7 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
             }
         }
     }
-    if doing.unknown.has(conn, together.keys().iter()) {
+    if doing.unknown.has(conn, || together.keys().to_vec()) {
         connection.database = database;
         return Begun::Blocked(Blocked::Unknown);
     }
@@ -138,9 +138,9 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
     match together.call(doing.now, doing.session, doing.out) {
         Ok(called) => {
             let expected = Expected::Whole { checks, commands: called.merges };
-            let answers = vec![is_answered.unwrap_or_else(|| connection.is_answered())];
+            let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
             let (call, keys) = (called.call, called.keys);
-            Begun::Waits(Outstanding { call, expected, answers, requests: Vec::new(), keys })
+            Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
         }
         Err(why) => doing.reply(Item::Error(&format!("ERR {why}"))),
     }
@@ -164,19 +164,19 @@ fn watch(
         };
         by_shard.entry(owner).or_default().push((table, key.to_vec()));
     }
-    if doing.unknown.has(conn, by_shard.values().flatten()) {
+    if doing.unknown.has(conn, || by_shard.values().flatten().cloned().collect::<Vec<_>>()) {
         return Begun::Blocked(Blocked::Unknown);
     }
-    let answers = vec![is_answered.unwrap_or_else(|| connection.is_answered())];
-    look(doing, by_shard.into_values().collect(), answers)
+    let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
+    look(doing, by_shard.into_values().collect(), is_answered)
 }
 
 /// Looks at the keys of one shard, and then at those of the others.
-pub(super) fn look(doing: &mut Doing<'_>, mut keys: Vec<Vec<Key>>, answers: Vec<bool>) -> Begun {
+pub(super) fn look(doing: &mut Doing<'_>, mut keys: Vec<Vec<Key>>, is_answered: bool) -> Begun {
     let now = keys.pop().expect("a key is watched");
     let call = calls::look_at(doing.now, &now, doing.session, doing.out);
     let expected = Expected::Versions { now, later: keys };
-    Begun::Waits(Outstanding { call, expected, answers, requests: Vec::new(), keys: Vec::new() })
+    Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
 }
 
 /// What was seen of keys that are to be watched. A key that is watched twice is checked as it was when it was first looked at; what could not be

@@ -12,18 +12,18 @@ pub type Key = (TableId, Vec<u8>);
 /// The calls, and their keys.
 #[derive(Debug, Default)]
 pub struct Unknown {
-    calls: BTreeMap<CallId, (ConnId, Vec<Key>)>,
+    calls: BTreeMap<CallId, (Vec<ConnId>, Vec<Key>)>,
     /// How many of the calls have each key.
     keys: BTreeMap<Key, usize>,
 }
 
 impl Unknown {
-    /// The outcome of a call of this connection is not known.
-    pub fn note(&mut self, call: CallId, conn: ConnId, keys: Vec<Key>) {
+    /// The outcome of a call of these connections is not known.
+    pub fn note(&mut self, call: CallId, conns: Vec<ConnId>, keys: Vec<Key>) {
         for key in &keys {
             *self.keys.entry(key.clone()).or_default() += 1;
         }
-        self.calls.insert(call, (conn, keys));
+        self.calls.insert(call, (conns, keys));
     }
 
     /// A call has ended.
@@ -39,8 +39,9 @@ impl Unknown {
     }
 
     /// Whether the outcome of a call of this connection, or on one of these keys, is not known.
-    pub fn has<'k>(&self, conn: ConnId, mut keys: impl Iterator<Item = &'k Key>) -> bool {
+    pub fn has<I: IntoIterator<Item = Key>>(&self, conn: ConnId, keys: impl FnOnce() -> I) -> bool {
         !self.calls.is_empty()
-            && (self.calls.values().any(|&(of, _)| of == conn) || keys.any(|key| self.keys.contains_key(key)))
+            && (self.calls.values().any(|(of, _)| of.contains(&conn))
+                || keys().into_iter().any(|key| self.keys.contains_key(&key)))
     }
 }

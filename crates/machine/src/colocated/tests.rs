@@ -201,12 +201,16 @@ fn a_request_and_its_answer_take_one_turn_and_no_socket() {
     both.turn();
     assert_eq!(both.told(), ["own 110 [97, 0]"]);
     // The client's peers are seeds to the shell, which knows who must be there; its own core is none.
-    let (seed, other) = (Endpoint::Seed(0), Endpoint::Seed(1));
+    let (seed, other) = (Endpoint::Seed(FIRST_PEER), Endpoint::Seed(FIRST_PEER + 1));
     assert_eq!(both.seen.routes, [(seed, seed), (other, Endpoint::Core(OTHER))]);
-    assert_eq!(both.seen.sent[0], (Endpoint::Seed(1), vec![b'o', 0]));
-    both.give(Input::Frame { from: Endpoint::Seed(1), kind: 9, payload: &[] });
+    assert_eq!(both.seen.sent[0], (other, vec![b'o', 0]));
+    both.give(Input::Frame { from: other, kind: 9, payload: &[] });
     both.turn();
     assert_eq!(both.told()[1], "other 9 []");
+    // A seed of the node's own is none of them.
+    both.give(Input::Frame { from: Endpoint::Seed(1), kind: 9, payload: &[] });
+    both.turn();
+    assert_eq!(both.told().len(), 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 use kasha_distributed::Origin as ExecutedWhen;
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Request};
-use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
+use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -163,7 +163,9 @@ impl RequestPath<'_> {
         let record = Record { request, acknowledgement, body, slots: &slots, keep_under, gated };
         let bytes = draft.bytes() + record.bytes(draft.result());
         let at = (self.epoch, self.purpose(log, &ordered, &draft, bytes));
-        let committed = match self.core.options.baseline.has_records() {
+        let is_recorded = self.core.options.baseline.has_records()
+            && !(draft.is_early_end() && planted::is_on(Bug::EarlyEndUnrecorded));
+        let committed = match is_recorded {
             true => self.state.commit(log, at, &mut draft, record, &mut dead).map(|(end, result)| (end, Some(result))),
             false => self.state.commit(log, at, &mut draft, (), &mut dead).map(|(end, ())| (end, None)),
         };
@@ -173,6 +175,10 @@ impl RequestPath<'_> {
         }
         let memory = ordered.memory();
         (memory.slots, memory.dead, memory.draft) = (slots, dead, draft.into_spare());
+        if matches!(committed, Err(Full::Memory)) && ordered.end_before_all() {
+            let drafted = self.draft(log, ordered);
+            return self.commit(log, drafted, Overlap::Unsynced);
+        }
         let (end, result) = committed.map_err(|full| Stop::Nothing(Why::for_room(full)))?; // E4
         Ok(Completed { rpc: request.rpc, result, end, overlap })
     }

@@ -45,7 +45,10 @@ impl<'r, 'a> Drafted<'r, 'a> {
         // Who finds the operation key used, or used otherwise, has seen this one.
         let key = self.ordered.keep_under().and_then(|_| self.ordered.body().operation_key_hash());
         let writes = self.draft.changed().map(|(key, _)| key).chain(key);
-        Footprint::new(self.ordered.received().memory.footprint.iter().copied(), writes)
+        // What a batch leaves to another request it has not touched. A repeat has read nothing for itself.
+        let all = &self.ordered.received().memory.footprint;
+        let touched = if self.draft.is_early_end() { self.draft.touched() } else { all };
+        Footprint::new(touched.iter().copied(), writes)
     }
 }
 
@@ -76,6 +79,9 @@ impl RequestPath<'_> {
 
     fn draft_changes<'a>(&self, log: &Log, ordered: &Ordered<'_, 'a>, spare: SpareDraft) -> Draft<'a> {
         let body = ordered.body();
+        if let Update::Batch { batch } = body.update {
+            return self.state.store.draft_batch(log, body.head.begun, (batch, ordered.parts_max()), spare);
+        }
         let mut draft = self.state.store.draft(log, (body.head.table, body.head.begun), &body.update, spare);
         // Only a replay comes here with keys of tables that there are not (`admit`).
         if let (Origin::Replay, Update::Transaction { .. }) = (ordered.received().origin, body.update) {

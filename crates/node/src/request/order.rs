@@ -13,7 +13,8 @@ use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, LogEnd, RpcId, key_hash};
-use kasha_wire::{Body, Refusal};
+use kasha_wire::operation::Part;
+use kasha_wire::{Body, Refusal, Update};
 
 use crate::request::Condition;
 use crate::request::admit::Fresh;
@@ -47,6 +48,8 @@ pub(super) struct Current<'r, 'a> {
 pub(super) struct Ordered<'r, 'a> {
     received: &'r mut Received<'a>,
     action: Action<'a>,
+    /// Of a batch: at most so many parts run (R10.17).
+    parts_max: u32,
 }
 
 /// Whether an answer must wait for a sync (C1).
@@ -74,6 +77,20 @@ impl<'r, 'a> Ordered<'r, 'a> {
         self.action
     }
 
+    /// Of a batch: at most so many parts run.
+    pub(super) fn parts_max(&self) -> u32 {
+        self.parts_max
+    }
+
+    /// It finds no room. If it is a client's batch, none of its parts runs, which is recorded where a cancel is (R10.17): says whether it is one.
+    pub(super) fn end_before_all(&mut self) -> bool {
+        let is_one = self.parts_max > 0 && self.received.is_batch_of_client();
+        if is_one {
+            self.parts_max = 0;
+        }
+        is_one
+    }
+
     /// The operation key under which its result is kept.
     pub(super) fn keep_under(&self) -> Option<OperationKey<'a>> {
         match self.action {
@@ -88,6 +105,7 @@ impl<'r, 'a> Ordered<'r, 'a> {
             // It may have been completed, so it is never refused for memory (section 7, step 4).
             (Origin::Replay, _) => Purpose::Takeover,
             (Origin::Client(_) | Origin::Suspect, Action::Cancel) => Purpose::Freeing,
+            (Origin::Client(_), Action::Execute { .. }) if self.parts_max == 0 => Purpose::Freeing,
             // A suspect that finds no room stays with its witness, which names it again.
             (Origin::Client(_) | Origin::Suspect, Action::Execute { .. } | Action::Repeat(_) | Action::Mismatch) => {
                 // What an operation key keeps lives until the key's time is over, whatever the operation frees (R5.16).
@@ -186,14 +204,12 @@ impl RequestPath<'_> {
     /// What it comes to: what is chosen here is what runs, and runs at once.
     pub(super) fn order<'r, 'a>(&mut self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
         let Current { received, key } = current;
-        if let Some(pending) = self.pending_before(received) {
-            return Err(Stop::Nothing(match received.origin {
-                Origin::Replay => Why::RunsAhead,
-                Origin::Client(_) | Origin::Suspect => Why::Parked(Condition::Distributed(pending)),
-            }));
-        }
-        if let Some(elder) = self.elder_before(received) {
-            return Err(Stop::Nothing(Why::Parked(Condition::Turn(elder))));
+        let mut parts_max = u32::MAX;
+        if let Some(why) = self.comes_before(received) {
+            if !received.is_batch_of_client() {
+                return Err(Stop::Nothing(why));
+            }
+            parts_max = self.parts_before_wait(received);
         }
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
@@ -221,7 +237,35 @@ impl RequestPath<'_> {
                 }
             }
         };
-        Ok(Ordered { received, action })
+        Ok(Ordered { received, action, parts_max })
+    }
+
+    /// What it must not run ahead of.
+    #[inline]
+    fn comes_before(&self, received: &Received<'_>) -> Option<Why> {
+        if let Some(pending) = self.pending_before(received) {
+            return Some(match received.origin {
+                Origin::Replay => Why::RunsAhead,
+                Origin::Client(_) | Origin::Suspect => Why::Parked(Condition::Distributed(pending)),
+            });
+        }
+        self.elder_before(received).map(|elder| Why::Parked(Condition::Turn(elder)))
+    }
+
+    /// So many parts of a batch stand before the first that would have to wait. The client sends that one alone, and it waits (R10.17).
+    #[cold]
+    #[inline(never)]
+    fn parts_before_wait(&self, received: &Received<'_>) -> u32 {
+        let Update::Batch { batch } = received.body.update else { unreachable!("the caller looked") };
+        let participant = &self.state.distributed.participant;
+        let waits = |part: &Part<'_>| {
+            let mut keys = Vec::new();
+            part.operation.for_each_key(|key| keys.push(key_hash(part.table, key)));
+            let keys = Footprint::new([], keys);
+            participant.blocked_by(&keys).is_some() || self.elder_of_keys(received, &keys).is_some()
+        };
+        hit(Probe::BatchEndedEarly);
+        u32::try_from(batch.iter().take_while(|part| !waits(part)).count()).expect("few parts")
     }
 
     #[cold]
@@ -265,8 +309,9 @@ impl RequestPath<'_> {
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
     /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
-        // Nobody waits for what a new primary replays.
-        let Some(serving) = &self.serving else { return Overlap::Unsynced };
+        // Nobody waits for what a new primary replays. And no witness's copy may run to another end than was told (R10.17).
+        let is_early_end = drafted.draft().is_early_end() && !planted::is_on(Bug::EarlyEndFast);
+        let Some(serving) = self.serving.as_ref().filter(|_| !is_early_end) else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
         let unsynced = self.sees_unsynced(draft, conflicts)
             || match drafted.ordered().action {

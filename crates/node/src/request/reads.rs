@@ -19,6 +19,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
+use kasha_wire::operation::Parts;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{OutcomeCode, Read, Refusal};
 
@@ -67,10 +68,11 @@ struct Admitted<'a> {
 }
 
 /// `order`: nothing that is pending writes what it reads, but for a listing and a read of two rounds, which have waited for what was pending when
-/// they came. `is_over`: the time of some value was over; it is gone now if there was room for that.
+/// they came. `is_over`: the time of some value was over; it is gone now if there was room for that. `parts_max`: so many parts of a query run.
 struct Current<'a> {
     read: Admitted<'a>,
     is_over: bool,
+    parts_max: u32,
 }
 
 /// `execute`: its result is in the scratch buffer, and behind it `tail`.
@@ -146,16 +148,22 @@ impl<'p, 's> ReadPath<'p, 's> {
             {
                 return Err(Stop::Waits(rpcs));
             }
-            return Ok(Current { read, is_over: false }); // `scan` deletes what is over
+            return Ok(Current { read, is_over: false, parts_max: 0 }); // `scan` deletes what is over
         }
         let Site { state, core, .. } = &mut *self.site;
+        let mut parts_max = u32::MAX;
         if !state.distributed.is_quiet()
             && let Some(rpcs) = pending_before(state, &core.scratch.footprint, &read).map_err(Stop::Refused)?
         {
-            return Err(Stop::Waits(rpcs));
+            match read.read {
+                Read::Query { queries } if queries.count() > 1 => {
+                    parts_max = parts_before_wait(state, queries, &mut core.scratch.footprint);
+                }
+                _ => return Err(Stop::Waits(rpcs)),
+            }
         }
         let is_over = state.store.has_due(core.cluster_time) && self.expire(&read);
-        Ok(Current { read, is_over })
+        Ok(Current { read, is_over, parts_max })
     }
 
     /// R5.2: whoever finds a key gone finds the delete in the log. Says whether the time of a value was over.
@@ -178,7 +186,7 @@ impl<'p, 's> ReadPath<'p, 's> {
 
     /// Executes it into the scratch buffer, and says from when on what it has seen cannot be lost.
     fn execute(&mut self, current: Current<'_>) -> Result<Executed, Stop> {
-        let Current { read: Admitted { table, code, ref read, .. }, is_over } = current;
+        let Current { read: Admitted { table, code, ref read, .. }, is_over, parts_max } = current;
         if let Some(wanted) = page_of(&current.read) {
             scan(self.term, self.serving, self.site, wanted).map_err(Stop::Refused)?;
             self.serving.counters.reads += 1;
@@ -188,7 +196,7 @@ impl<'p, 's> ReadPath<'p, 's> {
         let Site { copy, state, core } = &mut *self.site;
         if let Read::Query { queries } = *read {
             let spare = std::mem::take(&mut core.scratch.query);
-            let draft = state.store.query(&copy.log, core.cluster_time, queries, spare);
+            let draft = state.store.query(&copy.log, core.cluster_time, (queries, parts_max), spare);
             let is_small = draft.result().len() <= RESULT_BYTES_MAX;
             core.scratch.result.clear();
             core.scratch.result.extend_from_slice(draft.result());
@@ -330,6 +338,25 @@ fn pending_before(state: &ShardState, keys: &[KeyHash], read: &Admitted<'_>) -> 
         }
         _ => Ok(participant.blocked_by(&footprint()).map(|rpc| vec![rpc])),
     }
+}
+
+/// So many parts of a query stand before the first that would have to wait: the client sends that one alone, and it waits (R10.17). Only they
+/// run, and the footprint is theirs.
+#[cold]
+fn parts_before_wait(state: &ShardState, queries: Parts<'_>, footprint: &mut Vec<KeyHash>) -> u32 {
+    footprint.clear();
+    let mut count = 0;
+    for part in queries.iter() {
+        let before = footprint.len();
+        part.operation.for_each_key(|key| footprint.push(key_hash(part.table, key)));
+        let own = Footprint::new(footprint[before..].iter().copied(), []);
+        if state.distributed.participant.blocked_by(&own).is_some() {
+            footprint.truncate(before);
+            break;
+        }
+        count += 1;
+    }
+    count
 }
 
 /// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a

@@ -135,6 +135,9 @@ impl RequestPath<'_> {
         let current = self.expire(log, fresh)?;
         let ordered = self.order(log, current)?;
         let drafted = self.draft(log, ordered);
+        if drafted.draft().is_early_end() && !drafted.ordered().received().is_batch_of_client() {
+            return Err(Stop::refuse(Refusal::TooLarge)); // R10.17: a witness's copy runs whole, or not at all
+        }
         let overlap = self.overlap(&drafted);
         self.commit(log, drafted, overlap)
     }

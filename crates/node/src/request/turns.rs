@@ -67,11 +67,16 @@ impl RequestPath<'_> {
     #[cold]
     #[inline(never)]
     fn find_elder_before(&self, received: &Received<'_>) -> Option<Age> {
+        self.elder_of_keys(received, &keys_of(&received.body))
+    }
+
+    /// The same, with so much of its footprint.
+    pub(super) fn elder_of_keys(&self, received: &Received<'_>, keys: &Footprint) -> Option<Age> {
         let (Origin::Client(caller), Some(serving)) = (&received.origin, self.serving.as_deref()) else { return None };
         if serving.turns.is_empty() || caller.gave_way || caller.wish == Wish::Cancel {
             return None;
         }
-        serving.turns.elder_that_reads(caller.age(received.request.rpc), &keys_of(&received.body))
+        serving.turns.elder_that_reads(caller.age(received.request.rpc), keys)
     }
 
     /// It is parked behind an elder. If it has lost before, those that are younger wait for it, too.

@@ -1,6 +1,7 @@
 //! One core driven by hand: frames in, frames out, a disk in memory.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod batches;
 pub mod cleaning_load;
 pub mod cluster;
 pub mod crashes;

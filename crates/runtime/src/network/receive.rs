@@ -51,7 +51,7 @@ impl Network {
             let id = self.ready.pop_front().expect("as many as counted");
             let Some(connection) = self.table.get(id) else { continue };
             connection.queued = false;
-            if connection.paused && connection.phase == Phase::Up {
+            if (connection.paused || connection.unheard) && connection.phase == Phase::Up {
                 continue;
             }
             let left = self.receive_from(id, &mut budget, &mut |now, input| {

@@ -223,7 +223,7 @@ mod tests {
     ];
 
     /// Operations that clients send by themselves, or fronts for connections that speak another protocol, and no workload asks for.
-    const BY_SESSIONS: [&str; 2] = ["observe", "query"];
+    const BY_SESSIONS: [&str; 3] = ["observe", "query", "batch"];
 
     type Asked = BTreeMap<&'static str, Vec<Ask>>;
 

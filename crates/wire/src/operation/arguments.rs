@@ -44,6 +44,15 @@ pub trait Source<'a>: Sized {
         let parts = self.parts()?;
         if parts.only_read() { Ok(parts) } else { Err(Self::no_such_operation("a query that may change something")) }
     }
+    /// Parts of one table that demand nothing.
+    fn batch(&mut self) -> Result<Parts<'a>, Self::Error> {
+        let parts = self.parts()?;
+        if parts.can_be_a_batch() {
+            Ok(parts)
+        } else {
+            Err(Self::no_such_operation("a batch of several tables, or with checks"))
+        }
+    }
     // Whoever draws operations on keys draws no command.
     fn command(&mut self) -> Result<Command<'a>, Self::Error> {
         Err(Self::no_such_operation("a command"))
@@ -159,6 +168,9 @@ pub trait Visitor<'a>: Sized {
     fn parts(&mut self, parts: Parts<'a>);
     fn command(&mut self, _: Command<'a>) {}
     fn queries(&mut self, parts: Parts<'a>) {
+        self.parts(parts);
+    }
+    fn batch(&mut self, parts: Parts<'a>) {
         self.parts(parts);
     }
 

@@ -336,6 +336,13 @@ impl<'a> Parts<'a> {
         })
     }
 
+    /// Whether they are of one table, and none demands something that keeps the others from running (R10.17).
+    #[must_use]
+    pub fn can_be_a_batch(&self) -> bool {
+        let first = self.first_table();
+        self.iter().all(|part| Some(part.table) == first && !matches!(part.operation, PartOperation::Check(_)))
+    }
+
     /// Whether nothing in these parts can fail, whatever their keys hold, and all of them answer a few bytes.
     #[must_use]
     pub fn cannot_fail(&self) -> bool {

@@ -25,6 +25,7 @@ pub struct Operation {
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
     queries: PartsBuffer,
+    batch: PartsBuffer,
 }
 
 /// A command on this key.
@@ -39,6 +40,17 @@ fn queries_of(items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
     for (key, ..) in items {
         parts.push(FIRST_TABLE, &PartOperation::Read(Read::Exists { key }));
         parts.push(FIRST_TABLE, &PartOperation::Command(command("strlen", key).as_command()));
+    }
+    parts
+}
+
+/// Parts of one table, for each of these items.
+fn batch_of(items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
+    let mut parts = PartsBuffer::default();
+    for (key, value, _) in items {
+        parts.push(FIRST_TABLE, &PartOperation::Command(command("incr", key).as_command()));
+        parts.push(FIRST_TABLE, &PartOperation::Read(Read::Get { key }));
+        parts.push(FIRST_TABLE, &PartOperation::Update(Update::append(key, value)));
     }
     parts
 }
@@ -69,8 +81,8 @@ impl Operation {
             list
         };
         let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(list);
-        let (parts, queries) = (parts_of(version, &items), queries_of(&items));
-        Self { code, version, which, items, lists, parts, queries }
+        let (parts, queries, batch) = (parts_of(version, &items), queries_of(&items), batch_of(&items));
+        Self { code, version, which, items, lists, parts, queries, batch }
     }
 
     pub fn update(&self) -> Update<'_> {
@@ -144,10 +156,15 @@ impl<'a> Source<'a> for &'a Operation {
     fn queries(&mut self) -> Result<Parts<'a>, &'static str> {
         Ok(self.queries.as_parts())
     }
+    fn batch(&mut self) -> Result<Parts<'a>, &'static str> {
+        Ok(self.batch.as_parts())
+    }
 }
 
 /// The code of a transaction.
 pub const TRANSACTION: u8 = 32;
+/// The code of a batch.
+pub const BATCH: u8 = 35;
 
 /// A body that owns its parts.
 #[derive(Clone, Debug)]
@@ -173,8 +190,10 @@ impl OwnedBody {
                 head.rpc.client.0 = head.rpc.client.0.max(1);
                 head.rpc.sequence.0 = head.rpc.sequence.0.max(1);
                 head.acknowledgement.0 %= head.rpc.sequence.0;
+                // The parts of a batch may run apart.
+                let operation_key = operation_key.filter(|_| operation.update().code() != BATCH);
                 head.not_after.0 = if operation_key.is_some() { head.not_after.0.max(1) } else { 0 };
-                if operation.update().code() == TRANSACTION {
+                if matches!(operation.update().code(), TRANSACTION | BATCH) {
                     head.table = FIRST_TABLE;
                 }
                 head.begun.0 *= u64::from(operation.update().has_lifetime());
@@ -193,10 +212,11 @@ impl OwnedBody {
         let mut head = fields_one!(next, BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table });
         head.rpc = RpcId { client: ClientId(0x0807_0605_0403_0201), sequence: Sequence(0x1817_1615_1413_1211) };
         head.acknowledgement.0 = 0x1817_1615_1413_1201;
+        let operation_key = operation_key.filter(|_| code != BATCH);
         if operation_key.is_none() {
             head.not_after.0 = 0;
         }
-        if code == TRANSACTION {
+        if matches!(code, TRANSACTION | BATCH) {
             head.table = FIRST_TABLE;
         }
         let operation = Operation::one(code, which);

@@ -1,0 +1,138 @@
+//! The Redis protocol: the front that serves it, in a process of its own (`kasha proxy`) or in the cores of a node as one machine (REDIS 1).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use kasha_client::session::{Seeds, Session, SessionOptions};
+use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
+use kasha_gateway::{RedisFront, RedisOptions};
+use kasha_machine::{Colocated, Effects, Fronted};
+use kasha_node::Node;
+use kasha_runtime::{Application, Control, Framing, Listener, random_u64};
+use kasha_types::{CoreId, Tick};
+
+use crate::telling::TellLease;
+
+/// How long outstanding requests may take when a front is to end (R10.5).
+pub const ENDS_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often it is looked at whether the front has ended.
+const LOOKS_EVERY: Duration = Duration::from_millis(10);
+
+/// A front, over the session that it owns.
+pub type Front = Fronted<RedisFront, Session>;
+
+/// A core of a node with a front.
+pub type Core = Colocated<Front, Node>;
+
+/// A front. `beside`: the core of a node that it is in.
+pub fn front(seeds: Seeds, beside: Option<CoreId>, options: RedisOptions, now: Tick, out: &mut Effects) -> Front {
+    let of_session = SessionOptions {
+        deadline: COMMAND_DEADLINE,
+        cancel_grace: CANCEL_GRACE,
+        beside,
+        ..SessionOptions::new(seeds, random_u64())
+    };
+    Fronted::new(RedisFront::new(options), Session::new(of_session, now, out))
+}
+
+/// The port of a node: all its cores accept there.
+pub struct Port {
+    socket: TcpListener,
+    pub options: RedisOptions,
+}
+
+impl Port {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// If the address cannot be had.
+    pub fn listen(spec: &PortSpec) -> Result<(Self, SocketAddr)> {
+        let (socket, address) = kasha_runtime::listen(spec.address)?;
+        let options = RedisOptions { port: address.port(), ..spec.options.clone() };
+        Ok((Self { socket, options }, address))
+    }
+
+    /// For one of the cores.
+    pub fn listener(&self) -> Result<Listener> {
+        Ok(Listener { socket: self.socket.try_clone()?, framing: Framing::Requests })
+    }
+}
+
+/// Where a node speaks the Redis protocol, and how.
+#[derive(Clone, Debug)]
+pub struct PortSpec {
+    pub address: SocketAddr,
+    pub options: RedisOptions,
+}
+
+/// Where the first node of `kasha start` speaks the Redis protocol, unless something else does.
+pub const FIRST_REDIS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6379);
+
+/// What is said of the ports of a whole cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstPort {
+    /// There are none.
+    Off,
+    /// The first node's; the others have the next ones.
+    At(SocketAddr),
+}
+
+/// Reads the address of the first node's port, or `off`.
+pub fn parse_first(text: &str) -> Result<FirstPort, String> {
+    match text {
+        "off" => Ok(FirstPort::Off),
+        _ => text
+            .parse()
+            .map(FirstPort::At)
+            .map_err(|_| format!("{text:?} is no address: write ip:port, or off (K0403)")),
+    }
+}
+
+/// What a core with a front tells, and how it ends in good order: the front first, and then the node, which answers the front until then.
+pub struct TellBoth {
+    node: TellLease,
+    asked: Arc<AtomicBool>,
+    /// Tells the node to end.
+    front_has_ended: Arc<AtomicBool>,
+    since: Option<Tick>,
+    looks_again: Option<Tick>,
+}
+
+impl TellBoth {
+    /// For a core that ends once `asked` is set. `tells`: it logs whether the coordinator answers.
+    pub fn new(asked: Arc<AtomicBool>, tells: bool) -> Self {
+        let front_has_ended = Arc::<AtomicBool>::default();
+        let node = TellLease::new(Arc::clone(&front_has_ended), tells);
+        Self { node, asked, front_has_ended, since: None, looks_again: None }
+    }
+
+    fn end_front(&mut self, now: Tick, machine: &mut Core, out: &mut Effects) {
+        let since = *self.since.get_or_insert_with(|| {
+            machine.with_client(out, |client, out| {
+                let (front, session) = client.parts_mut();
+                front.begin_end(now, session, out);
+            });
+            now
+        });
+        self.looks_again = Some(now.after(LOOKS_EVERY));
+        let has_ended = machine.client().front().is_idle() || now.since(since) >= ENDS_WITHIN;
+        self.front_has_ended.store(has_ended, Ordering::Release);
+    }
+}
+
+impl Application<Core> for TellBoth {
+    fn turn(&mut self, now: Tick, machine: &mut Core, out: &mut Effects) -> Control {
+        if self.asked.load(Ordering::Acquire) && !self.front_has_ended.load(Ordering::Acquire) {
+            self.end_front(now, machine, out);
+        }
+        self.node.turn(now, machine.node_mut(), out)
+    }
+
+    fn next_wake(&self) -> Option<Tick> {
+        self.looks_again.into_iter().chain(Application::<Node>::next_wake(&self.node)).min()
+    }
+}
