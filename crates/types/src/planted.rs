@@ -124,11 +124,13 @@ bugs! {
     LeaseNotProven = "lease_not_proven",
     /// R10.1: a front answers at once what needs no call, although earlier requests of the connection have no reply yet.
     RepliesSwapped = "replies_swapped",
+    /// R10.2: a front asks again, as a new update, for what it has no outcome of.
+    UnknownAskedAgain = "unknown_asked_again",
     /// R10.2: a front says that nothing was executed, try again, when it does not know the outcome.
     RetryProvoked = "retry_provoked",
     /// R10.2: a front closes a connection when it does not know the outcome of a request.
     ClosedWhenUnknown = "closed_when_unknown",
-    /// R10.3: a front tells that a value is set when it has sent the request, and sends the next one.
+    /// R10.3: a request over several shards does not hold up those behind it on its connection.
     NextOneNotHeldUp = "next_one_not_held_up",
     /// R10.4: a reply is in the protocol that was asked for behind its request.
     ProtocolOfLater = "protocol_of_later",
@@ -138,7 +140,7 @@ bugs! {
     CommandRefusesMulti = "command_refuses_multi",
     /// R10.6: `EXEC` over several shards is several operations.
     MultiSplit = "multi_split",
-    /// R10.7: `EXEC` demands of a watched key that it has a value as before, and not that it has not changed.
+    /// R10.7: `EXEC` demands nothing of a watched key that had a value.
     WatchBlind = "watch_blind",
     /// R10.7: `EXEC` runs although a key could not be watched.
     WatchFailedUnnoticed = "watch_failed_unnoticed",
