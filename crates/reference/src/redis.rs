@@ -44,16 +44,26 @@ impl Expected {
 /// A key that was ever written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Cell {
-    /// Changes of the key so far.
-    changes: u32,
     value: Option<Vec<u8>>,
     /// Who gave the value its end; `None`: it has none.
     ends: Option<u32>,
 }
 
-/// Keys and their values.
+/// A key that somebody watches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Watch {
+    key: Vec<u8>,
+    /// It had a value.
+    was_there: bool,
+    has_changed: bool,
+}
+
+/// Keys and their values, and who watches them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Database(BTreeMap<Vec<u8>, Cell>);
+pub struct Database {
+    cells: BTreeMap<Vec<u8>, Cell>,
+    watches: BTreeMap<usize, Watch>,
+}
 
 const NOT_A_NUMBER: &str = "ERR value is not an integer or out of range";
 
@@ -76,23 +86,29 @@ fn parsed(word: &[u8]) -> Option<i64> {
 
 impl Database {
     fn value(&self, key: &[u8]) -> Option<&Vec<u8>> {
-        self.0.get(key)?.value.as_ref()
+        self.cells.get(key)?.value.as_ref()
     }
 
-    /// What somebody who watches the key remembers of it: its changes so far, if it has a value.
-    #[must_use]
-    pub fn seen(&self, key: &[u8]) -> Option<u32> {
-        self.0.get(key).filter(|cell| cell.value.is_some()).map(|cell| cell.changes)
+    /// From now on this watch sees what becomes of the key.
+    pub fn watch(&mut self, number: usize, key: &[u8]) {
+        let (key, was_there) = (key.to_vec(), self.value(key).is_some());
+        self.watches.insert(number, Watch { key, was_there, has_changed: false });
+    }
+
+    /// A watch ends. Whether it has seen a change: one that came and went of a key without a value is none. Nothing if there is no such watch.
+    pub fn unwatch(&mut self, number: usize) -> Option<bool> {
+        let Watch { key, was_there, has_changed } = self.watches.remove(&number)?;
+        Some(if was_there { has_changed } else { self.value(&key).is_some() })
     }
 
     fn change(&mut self, key: &[u8], value: Option<Vec<u8>>, ends: Option<u32>) {
-        let cell = self.0.entry(key.to_vec()).or_default();
-        *cell = Cell { changes: cell.changes + 1, value, ends };
+        self.watches.values_mut().filter(|watch| watch.key == key).for_each(|watch| watch.has_changed = true);
+        self.cells.insert(key.to_vec(), Cell { value, ends });
     }
 
     /// The value changes, and its end does not.
     fn rewrite(&mut self, key: &[u8], value: Vec<u8>) {
-        let ends = self.0.get(key).and_then(|cell| cell.ends);
+        let ends = self.cells.get(key).and_then(|cell| cell.ends);
         self.change(key, Some(value), ends);
     }
 
@@ -106,7 +122,7 @@ impl Database {
 
     /// The end that `giver` gave the key's value has come. Says whether the value still had it.
     pub fn end(&mut self, key: &[u8], giver: u32) -> bool {
-        let has_it = self.0.get(key).is_some_and(|cell| cell.ends == Some(giver));
+        let has_it = self.cells.get(key).is_some_and(|cell| cell.ends == Some(giver));
         has_it && self.remove(key)
     }
 
@@ -155,9 +171,11 @@ impl Database {
                 number(len)
             }
             (b"PEXPIRE", [key, _]) => self.give_end(key, Some(giver)),
-            (b"PERSIST", [key]) if self.0.get(*key).is_some_and(|cell| cell.ends.is_some()) => self.give_end(key, None),
+            (b"PERSIST", [key]) if self.cells.get(*key).is_some_and(|cell| cell.ends.is_some()) => {
+                self.give_end(key, None)
+            }
             (b"PERSIST", [_]) => number(0),
-            (b"PTTL", [key]) => match self.0.get(*key) {
+            (b"PTTL", [key]) => match self.cells.get(*key) {
                 Some(Cell { value: Some(_), ends: Some(_), .. }) => Expected::Time,
                 Some(Cell { value: Some(_), ends: None, .. }) => Expected::Exactly(Reply::Number(-1)),
                 Some(Cell { value: None, .. }) | None => Expected::Exactly(Reply::Number(-2)),
@@ -240,16 +258,24 @@ mod tests {
     #[test]
     fn what_is_watched_changes_with_every_change_and_with_its_end() {
         let database = &mut Database::default();
-        assert_eq!(database.seen(b"k"), None);
-        let mut seen = Vec::new();
-        for line in ["SET k 1", "PEXPIRE k 9", "INCR k", "PERSIST k", "DEL k", "SET k 1 PX 9"] {
+        for line in ["SET k 1", "PEXPIRE k 9", "INCR k", "PERSIST k", "SET k 1", "DEL k", "SET k 1 PX 9"] {
+            database.watch(1, b"k");
             run(database, line);
-            assert!(!seen.contains(&database.seen(b"k")), "{line}");
-            seen.push(database.seen(b"k"));
+            assert_eq!(database.unwatch(1), Some(true), "{line}");
         }
+        database.watch(1, b"k");
+        for line in ["GET k", "SET k 1 NX", "INCR l", "DEL l", "PERSIST l"] {
+            run(database, line);
+        }
+        database.watch(2, b"k");
+        assert_eq!((database.unwatch(1), database.unwatch(1)), (Some(false), None));
         assert_eq!(run(database, "PTTL k"), Expected::Time);
         assert!(!database.end(b"k", 8) && database.end(b"k", 7) && !database.end(b"k", 7));
-        assert_eq!(database.seen(b"k"), None);
+        assert_eq!(database.unwatch(2), Some(true));
+        database.watch(1, b"k");
+        run(database, "SET k 1");
+        run(database, "DEL k");
+        assert_eq!(database.unwatch(1), Some(false), "made and deleted between");
     }
 
     #[test]

@@ -138,7 +138,7 @@ bugs! {
     EndNotAwaited = "end_not_awaited",
     /// R10.6: a command that errs undoes the `EXEC` that it is of.
     CommandRefusesMulti = "command_refuses_multi",
-    /// R10.6: `EXEC` over several shards is several operations.
+    /// R10.6: the commands of an `EXEC` run one by one.
     MultiSplit = "multi_split",
     /// R10.7: `EXEC` demands nothing of a watched key that had a value.
     WatchBlind = "watch_blind",

@@ -82,6 +82,11 @@ impl Checked {
 
 /// Searches an order of operations that begin in this state.
 pub(crate) fn search<S: Step>(steps: &[S], start: &S::State) -> Found {
+    search_within(VISITS_MAX, steps, start)
+}
+
+/// The same, which gives up after so many states.
+pub(crate) fn search_within<S: Step>(visits_max: usize, steps: &[S], start: &S::State) -> Found {
     if steps.len() > OPERATIONS_MAX {
         return Found::Inconclusive;
     }
@@ -91,8 +96,8 @@ pub(crate) fn search<S: Step>(steps: &[S], start: &S::State) -> Found {
     let meets_bit = |step: &S, index: usize| if step.meets(&steps[index]) { 1u128 << index } else { 0 };
     let meets = steps.iter().map(|step| (0..steps.len()).fold(0, |bits, index| bits | meets_bit(step, index)));
     let meets: Vec<u128> = meets.zip(&before).map(|(meets, before)| meets | before).collect();
-    let mut search = Search { steps, before, meets, seen: HashSet::default(), visits: 0, needed };
-    match search.possible((0, 0), start) {
+    let mut search = Search { steps, before, meets, seen: HashSet::default(), visits: 0, visits_max, needed };
+    match search.possible((0, 0), start, start) {
         Some(true) => Found::Order,
         Some(false) => Found::NoOrder,
         None => Found::Inconclusive,
@@ -107,19 +112,21 @@ struct Search<'a, S: Step> {
     meets: Vec<u128>,
     seen: HashSet<(u128, u128, S::State), foldhash::fast::FixedState>,
     visits: usize,
+    visits_max: usize,
     needed: u128,
 }
 
 impl<S: Step> Search<'_, S> {
     /// Whether the operations that are not in `done` can follow `state`; `None`: the search gave up.
     ///
-    /// `late`: unknown ones since the last that is known. Each comes as late as it can, just before one that it meets.
-    fn possible(&mut self, (done, late): (u128, u128), state: &S::State) -> Option<bool> {
+    /// `late`: unknown ones since the last that is known, and `clean`, the state before these. Each comes as late as it can, just before one that it
+    /// meets, and all of them only if that one comes to something else without them.
+    fn possible(&mut self, (done, late): (u128, u128), state: &S::State, clean: &S::State) -> Option<bool> {
         if done & self.needed == self.needed {
             return Some(true);
         }
         self.visits += 1;
-        if self.visits > VISITS_MAX {
+        if self.visits > self.visits_max {
             return None;
         }
         if !self.seen.insert((done, late, state.clone())) {
@@ -143,20 +150,25 @@ impl<S: Step> Search<'_, S> {
             let is_harmless = step.told_at().is_some() && bars & (1 << index) == 0;
             if is_harmless && step.after(state).as_ref() == Some(state) {
                 // It may be what unknown ones came for.
-                let late = if self.meets[index] & late == 0 { late } else { 0 };
-                return self.possible((done | 1 << index, late), state);
+                let is_reason = self.meets[index] & late != 0 && step.after(clean).as_ref() != Some(clean);
+                let (late, clean) = if is_reason { (0, state) } else { (late, clean) };
+                return self.possible((done | 1 << index, late), state, clean);
             }
         }
         // Operations that were told first are the likeliest to come first; unknown ones come last.
         candidates.sort_by_key(|&index| self.steps[index].told_at().unwrap_or(SimTime(u64::MAX)));
         for index in candidates {
             let (bit, is_told) = (1 << index, self.steps[index].told_at().is_some());
-            let late_then = if is_told { 0 } else { late | bit };
-            if (!is_told || self.is_as_late_as_can_be(late, bit))
-                && let Some(next) = self.steps[index].after(state)
-                && (is_told || next != *state)
-                && self.possible((done | bit, late_then), &next)?
-            {
+            if is_told && !self.is_as_late_as_can_be(late, bit) {
+                continue;
+            }
+            let Some(next) = self.steps[index].after(state) else { continue };
+            let is_in_vain = match is_told {
+                true => late != 0 && self.steps[index].after(clean).as_ref() == Some(&next),
+                false => next == *state,
+            };
+            let (late, clean) = if is_told { (0, &next) } else { (late | bit, clean) };
+            if !is_in_vain && self.possible((done | bit, late), &next, clean)? {
                 return Some(true);
             }
         }

@@ -9,28 +9,23 @@
 //!
 //! Keys that are used together are searched together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::redis::{self, Database, Reply};
 use kasha_types::slot_of;
 
-use crate::checkers::order::{Checked, Found, OPERATIONS_MAX, Step, search};
+use crate::checkers::order::{Checked, Found, OPERATIONS_MAX, Step, search_within};
 use crate::clock::SimTime;
 use crate::redis::draw::group_of;
 use crate::redis::history::{Commands, Operation, Told, What};
 
-/// The values, and what the keys that are watched were when they were looked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct State {
-    database: Database,
-    watched: BTreeMap<usize, Option<u32>>,
-}
+/// States that are visited of a group: those of a few that are too hard are given up.
+const VISITS_MAX: usize = 100_000;
 
 /// An operation, or the end that it gave the value of a key.
 struct Whole<'h> {
     number: usize,
     operation: &'h Operation,
-    all: &'h [Operation],
     ends: Option<&'h [u8]>,
     keys: Vec<&'h [u8]>,
     before: u128,
@@ -44,26 +39,25 @@ impl Whole<'_> {
         }
     }
 
-    fn run(&self, state: &mut State) -> Option<()> {
+    fn run(&self, database: &mut Database) -> Option<()> {
         let giver = u32::try_from(self.number).expect("few");
         if let Some(key) = self.ends {
-            return state.database.end(key, giver).then_some(());
+            return database.end(key, giver).then_some(());
         }
         match &self.operation.what {
             What::Command(words) => {
-                let expected = state.database.run(words, giver);
+                let expected = database.run(words, giver);
                 self.told().is_none_or(|told| expected.is(told)).then_some(())
             }
             What::Watch(key) => {
-                state.watched.insert(self.number, state.database.seen(key));
+                database.watch(self.number, key);
                 Some(())
             }
             What::Exec { commands, watched } => {
                 let (mut is_refused, mut is_sure) = (false, true);
                 for watch in watched {
-                    let What::Watch(key) = &self.all[*watch].what else { unreachable!("it is one") };
-                    match state.watched.remove(watch) {
-                        Some(seen) => is_refused |= seen != state.database.seen(key),
+                    match database.unwatch(*watch) {
+                        Some(has_changed) => is_refused |= has_changed,
                         // Nobody knows whether it is watched.
                         None => is_sure = false,
                     }
@@ -72,7 +66,7 @@ impl Whole<'_> {
                     Some(Reply::Nil) => (is_refused || !is_sure).then_some(()),
                     _ if is_refused => None,
                     told => {
-                        let expected: Vec<_> = commands.iter().map(|words| state.database.run(words, giver)).collect();
+                        let expected: Vec<_> = commands.iter().map(|words| database.run(words, giver)).collect();
                         let Some(Reply::List(list)) = told else { return Some(()) };
                         expected.iter().zip(list).all(|(expected, told)| expected.is(told)).then_some(())
                     }
@@ -83,7 +77,7 @@ impl Whole<'_> {
 }
 
 impl Step for Whole<'_> {
-    type State = State;
+    type State = Database;
 
     fn asked(&self) -> SimTime {
         self.operation.asked
@@ -101,7 +95,7 @@ impl Step for Whole<'_> {
         self.keys.iter().any(|key| other.keys.contains(key))
     }
 
-    fn after(&self, state: &State) -> Option<State> {
+    fn after(&self, state: &Database) -> Option<Database> {
         let mut after = state.clone();
         self.run(&mut after)?;
         Some(after)
@@ -148,12 +142,12 @@ fn steps<'h>(numbers: &[usize], all: &'h [Operation]) -> Vec<Whole<'h>> {
         let later = numbers.iter().enumerate().skip(place + 1).take(OPERATIONS_MAX);
         let before = later.filter(|(_, other)| is_before(operation, &all[**other], all));
         let before = before.filter(|(bit, _)| *bit < OPERATIONS_MAX).fold(0, |bits, (bit, _)| bits | 1 << bit);
-        steps.push(Whole { number, operation, all, ends: None, keys: operation.keys(all), before });
+        steps.push(Whole { number, operation, ends: None, keys: operation.keys(all), before });
     }
     for &number in numbers {
         let operation = &all[number];
         let ends = keys_with_ends(operation).into_iter();
-        steps.extend(ends.map(|key| Whole { number, operation, all, ends: Some(key), keys: vec![key], before: 0 }));
+        steps.extend(ends.map(|key| Whole { number, operation, ends: Some(key), keys: vec![key], before: 0 }));
     }
     steps
 }
@@ -163,7 +157,16 @@ fn steps<'h>(numbers: &[usize], all: &'h [Operation]) -> Vec<Whole<'h>> {
 pub fn check(history: &Commands) -> Checked {
     let all = history.operations();
     let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for (number, operation) in all.iter().enumerate().filter(|(_, operation)| counts(operation)) {
+    let mut watches: BTreeSet<usize> = BTreeSet::new();
+    for operation in all.iter().filter(|operation| counts(operation)) {
+        if let What::Exec { watched, .. } = &operation.what {
+            watches.extend(watched);
+        }
+    }
+    let says = |number: &usize, operation: &Operation| {
+        counts(operation) && (!matches!(operation.what, What::Watch(_)) || watches.contains(number))
+    };
+    for (number, operation) in all.iter().enumerate().filter(|(number, operation)| says(number, operation)) {
         if let Some(group) = operation.keys(all).first().and_then(|key| group_of(key)) {
             groups.entry(group).or_default().push(number);
         }
@@ -171,7 +174,7 @@ pub fn check(history: &Commands) -> Checked {
     let mut checked = Checked::default();
     for (group, numbers) in groups {
         let steps = steps(&numbers, all);
-        let found: Found = search(&steps, &State::default());
+        let found: Found = search_within(VISITS_MAX, &steps, &Database::default());
         checked.add(&found, || {
             let described = described(&numbers, all);
             format!("redis_serializable: no order explains the keys of group {group}:{described}")

@@ -8,7 +8,7 @@ use kasha_machine::Rng;
 use super::Words;
 
 /// Operations on one group of keys before programs move on to fresh ones.
-const GROUP_USES_MAX: u32 = 40;
+const GROUP_USES_MAX: u32 = 24;
 
 /// Keys of each kind in a group.
 const KEYS: u64 = 3;
@@ -240,7 +240,7 @@ impl Draw {
         if self.rng.chance(1, 8) {
             return self.watched();
         }
-        let most = if self.rng.chance(1, 10) { 16 } else { 5 };
+        let most = if self.rng.chance(1, 16) { 16 } else { 5 };
         let mut piece = Vec::new();
         while piece.len() < usize::try_from(self.rng.between(1, most)).expect("few") {
             match self.rng.below(12) {

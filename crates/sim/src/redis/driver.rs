@@ -27,7 +27,7 @@ const PATIENCE: u64 = millis(3_000);
 const LATE: u64 = millis(400);
 
 /// Requests without a reply, at most, before a program says more.
-const WAITING_MAX: usize = 24;
+const WAITING_MAX: usize = 10;
 
 /// One connection, as the program's machine hears it.
 #[derive(Debug, Default)]
@@ -164,7 +164,7 @@ impl Driver {
         if let Some(dialogue) = self.dialogue.take() {
             stage.unresolved -= dialogue.open();
             stage.probes.add("redis: requests without a reply", dialogue.waiting() as u64);
-            self.again = dialogue.unanswered();
+            self.again.extend(dialogue.unanswered());
         }
         stage.redis.to_read.extend(self.reads.take());
         self.later.clear();
@@ -196,6 +196,10 @@ impl Driver {
             let group = stage.redis.to_read.pop()?;
             self.reads = Some(group);
             return Some(vec![draw::all_values(group)]);
+        }
+        if self.ear.peer.is_none() && stage.rng.chance(9, 10) {
+            // As drivers do: first it is to be seen whether anybody is there.
+            return Some(vec![draw::words(if stage.rng.chance(1, 2) { "HELLO 3" } else { "HELLO 2" })]);
         }
         if !self.later.is_empty() {
             return (self.waiting() == 0).then(|| self.later.remove(0));
@@ -318,7 +322,8 @@ impl Actor for Driver {
                 self.hang_up(stage, out);
             }
         }
-        if at < self.next_at {
+        // What is over is noticed when it is read.
+        if at < self.next_at || self.ear.is_closed || self.ear.is_lost {
             return;
         }
         let (least, most) = match self.task {
@@ -331,8 +336,8 @@ impl Actor for Driver {
         }
         let has_ended = self.dialogue.as_ref().is_some_and(|dialogue| dialogue.has_ended);
         // Most programs wait for all replies.
-        let most = if self.task != Task::Audit && stage.rng.chance(1, 4) { WAITING_MAX } else { 1 };
-        if self.ear.peer.is_some() && self.task != Task::Audit && stage.rng.chance(1, 300) {
+        let most = if self.task != Task::Audit && stage.rng.chance(1, 6) { WAITING_MAX } else { 1 };
+        if self.ear.peer.is_some() && self.task != Task::Audit && stage.rng.chance(1, 400) {
             self.break_off(stage, out);
         } else if self.waiting() < most && !has_ended {
             self.speak(stage, at, out);
