@@ -150,7 +150,8 @@ impl<S: Step> Search<'_, S> {
             let is_harmless = step.told_at().is_some() && bars & (1 << index) == 0;
             if is_harmless && step.after(state).as_ref() == Some(state) {
                 // It may be what unknown ones came for.
-                let is_reason = self.meets[index] & late != 0 && step.after(clean).as_ref() != Some(clean);
+                let is_reason = self.meets[index] & late != 0
+                    && (self.bars(late, index) || step.after(clean).as_ref() != Some(clean));
                 let (late, clean) = if is_reason { (0, state) } else { (late, clean) };
                 return self.possible((done | 1 << index, late), state, clean);
             }
@@ -164,7 +165,7 @@ impl<S: Step> Search<'_, S> {
             }
             let Some(next) = self.steps[index].after(state) else { continue };
             let is_in_vain = match is_told {
-                true => late != 0 && self.steps[index].after(clean).as_ref() == Some(&next),
+                true => late != 0 && !self.bars(late, index) && self.steps[index].after(clean).as_ref() == Some(&next),
                 false => next == *state,
             };
             let (late, clean) = if is_told { (0, &next) } else { (late | bit, clean) };
@@ -173,6 +174,11 @@ impl<S: Step> Search<'_, S> {
             }
         }
         Some(false)
+    }
+
+    /// Whether one of these unknown operations could not come behind that one.
+    fn bars(&self, late: u128, next: usize) -> bool {
+        (0..self.steps.len()).any(|index| late & (1 << index) != 0 && self.before[index] & (1 << next) != 0)
     }
 
     /// Whether each of these unknown operations meets another one of them, or what comes next.
@@ -279,6 +285,13 @@ mod tests {
             Before(Operation(Read(1), 6, Some(7)), 0),
         ];
         assert_eq!(search(&late, &0), Found::NoOrder, "it would come behind the first read");
+        // Whoever reads first sees no difference, and keeps the unknown one from coming later.
+        let seen = [
+            Before(Operation(Write(1), 0, None), 0b10),
+            Before(Operation(Write(0), 1, Some(5)), 0),
+            Before(Operation(Read(0), 6, Some(7)), 0),
+        ];
+        assert_eq!(search(&seen, &0), Found::Order);
     }
 
     /// An operation on one of two registers.

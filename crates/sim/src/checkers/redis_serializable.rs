@@ -272,6 +272,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unknown_may_have_come_before_who_sees_no_difference() {
+        let told = [
+            (1, "SET 0.a x", 0, 1, "OK"),
+            (1, "APPEND 0.a y", 2, 3, "unknown"),
+            (1, "EXISTS 0.a 0.b", 2, 3, ":1"),
+            (2, "SET 0.c z", 4, 5, "OK"),
+            (2, "GET 0.a", 6, 7, "xy"),
+        ];
+        assert!(is_fine(&told));
+    }
+
+    #[test]
     fn r10_6_a_transaction_is_seen_whole() {
         let exec = (1, "EXEC SET 0.a x, INCR 0.b", 0, 5, "OK/:1");
         assert!(is_fine(&[exec, (2, "MGET 0.a 0.b", 0, 5, "x/1")]));

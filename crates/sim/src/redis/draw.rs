@@ -8,7 +8,7 @@ use kasha_machine::Rng;
 use super::Words;
 
 /// Operations on one group of keys before programs move on to fresh ones.
-const GROUP_USES_MAX: u32 = 24;
+const GROUP_USES_MAX: u32 = 18;
 
 /// Keys of each kind in a group.
 const KEYS: u64 = 3;
