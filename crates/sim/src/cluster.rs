@@ -107,6 +107,8 @@ pub struct Cluster {
     pub hosts: Hosts,
     /// The host that reads everything at the end.
     pub auditor: HostId,
+    /// The front in a process of its own, if the run has one.
+    pub front: Option<HostId>,
     /// Sends frames that mean nothing, if the run has one.
     pub stranger: Option<HostId>,
     /// Breaks the rules, if the run has one.
@@ -251,7 +253,8 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let task = |index: usize| if index + shape.readers >= shape.clients { Task::Reads } else { Task::Load };
     let mut clients: Vec<HostId> =
         (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
-    clients.extend((shape.fronts == Fronts::Alone).then(|| add_front(world, shape, stage)));
+    let front = (shape.fronts == Fronts::Alone).then(|| add_front(world, shape, stage));
+    clients.extend(front);
     clients.extend((0..shape.drivers).map(|index| {
         let host = world.add_host(&format!("driver {index}"));
         add_driver(world, shape, stage, (host, index), driver::Task::Load(shape.pause));
@@ -282,6 +285,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     Cluster {
         hosts: Hosts { nodes, coordinator: coordinators[0], coordinators, clients },
         auditor,
+        front,
         stranger,
         rogue,
         operator,

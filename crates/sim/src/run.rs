@@ -213,6 +213,8 @@ impl Run {
         let keys = self.stage.borrow().history.keys();
         self.stage.borrow_mut().to_read = keys.into_iter().collect();
         if self.shape.fronts != Fronts::Nowhere {
+            // It may have died last, as any client.
+            self.cluster.front.into_iter().for_each(|front| self.world.start(front));
             let redis = &mut self.stage.borrow_mut().redis;
             redis.to_read = (0..redis.draw.groups()).collect();
         }

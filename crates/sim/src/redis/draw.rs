@@ -233,7 +233,7 @@ impl Draw {
     }
 
     /// What a program says next.
-    pub fn next(&mut self) -> Pieces {
+    pub fn pieces(&mut self) -> Pieces {
         if self.uses >= GROUP_USES_MAX {
             (self.group, self.uses) = (self.group + 1, 0);
         }

@@ -212,7 +212,7 @@ impl Driver {
             again.iter().for_each(|_| stage.redis.draw.again());
             return Some(again);
         }
-        self.later = stage.redis.draw.next();
+        self.later = stage.redis.draw.pieces();
         Some(self.later.remove(0))
     }
 
@@ -254,7 +254,7 @@ impl Driver {
         stage.probes.hit("redis: hung up");
         let has_ended = self.dialogue.as_ref().is_none_or(|dialogue| dialogue.has_ended);
         if let Some(peer) = self.ear.peer.filter(|_| !has_ended && stage.rng.chance(1, 2)) {
-            let words = stage.redis.draw.next().remove(0).remove(0);
+            let words = stage.redis.draw.pieces().remove(0).remove(0);
             let mut bytes = Vec::new();
             put_request(&words, false, &mut bytes);
             bytes.truncate(usize::try_from(stage.rng.between(1, bytes.len() as u64 - 1)).expect("short"));
