@@ -323,7 +323,7 @@ mod tests {
     fn unknown_operations_come_just_before_what_they_meet() {
         let seen = |first, second| {
             let unknown =
-                (1..9).flat_map(|value| [0, 1].map(|register| Of(register, Operation(Write(value), 0, None))));
+                (1..4).flat_map(|value| [0, 1].map(|register| Of(register, Operation(Write(value), 0, None))));
             let told = [
                 Of(0, Operation(Read(first), 1, Some(2))),
                 Of(1, Operation(Write(9), 3, Some(4))),

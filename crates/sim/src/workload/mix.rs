@@ -222,8 +222,8 @@ mod tests {
         LoadKind::Tables,
     ];
 
-    /// Operations that clients send by themselves, or fronts for connections that speak another protocol, and no workload asks for.
-    const BY_SESSIONS: [&str; 3] = ["observe", "query", "batch"];
+    /// Operations that clients send by themselves, or fronts (`crate::redis`) for connections that speak another protocol, and no workload asks for.
+    const BY_SESSIONS: [&str; 3] = ["batch", "observe", "query"];
 
     type Asked = BTreeMap<&'static str, Vec<Ask>>;
 
