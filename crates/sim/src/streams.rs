@@ -63,7 +63,8 @@ impl World {
 
     /// Whoever accepted a stream closes it: the other side is told so, behind all that was sent.
     pub(crate) fn close_stream(&mut self, id: ConnectionId, by: ProcessId) {
-        if !self.network.connection(id).closed {
+        let state = self.network.connection(id);
+        if self.streams.has(id) && state.dialer.process != by && !state.closed {
             self.send_text(by, id, &Rc::from(&b""[..]));
         }
     }

@@ -146,10 +146,7 @@ impl World {
                         other => process.dialed.remove(other),
                     };
                     if let Some(connection) = connection {
-                        let is_front = matches!(to, Endpoint::Conn(_)) && self.streams.has(connection);
-                        if is_front {
-                            self.close_stream(connection, id);
-                        }
+                        self.close_stream(connection, id);
                         self.close(connection, id);
                         if let Endpoint::Conn(conn) = to
                             && self.streams.has(connection)

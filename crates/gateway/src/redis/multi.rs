@@ -83,6 +83,15 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
     doing.reply(Item::Word("QUEUED"))
 }
 
+/// What is demanded of the keys that are watched, and how many demands these are.
+fn demands(connection: &Connection) -> (Together, usize) {
+    let is_blind = planted::is_on(Bug::WatchBlind);
+    let demands: Vec<_> = connection.watched.iter().filter(|watched| !is_blind || watched.version == 0).collect();
+    let mut together = Together::default();
+    demands.iter().for_each(|watched| together.check(watched));
+    (together, demands.len())
+}
+
 /// **R10.6** All commands are one operation. Watched keys are checked before them.
 fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection), is_answered: Option<bool>) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
@@ -99,10 +108,7 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
         requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
         return Begun::Answered(is_answered);
     }
-    let is_blind = planted::is_on(Bug::WatchBlind);
-    let demands: Vec<_> = connection.watched.iter().filter(|watched| !is_blind || watched.version == 0).collect();
-    let (mut together, checks) = (Together::default(), demands.len());
-    demands.into_iter().for_each(|watched| together.check(watched));
+    let (mut together, checks) = demands(connection);
     let (database, requests) = (connection.database, queued.requests.clone());
     for request in &requests {
         let words: Vec<_> = Request::of_kept(request).words().collect();
