@@ -86,7 +86,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::MultiSplit, Scenario::Redis, 10, "multi_is_one"),
     caught(Bug::WatchBlind, Scenario::Redis, 20, "redis_serializable"),
     caught(Bug::WatchFailedUnnoticed, Scenario::Redis, 300, "watch_sees"),
-    caught(Bug::LaterRunsAheadOfUnknown, Scenario::Redis, 300, "redis_serializable"),
+    caught(Bug::LaterRunsAheadOfUnknown, Scenario::Redis, 600, "redis_serializable"),
     caught(Bug::PipeUngated, Scenario::RedisColocated, 5, "gates_respected"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
