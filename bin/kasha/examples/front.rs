@@ -1,11 +1,11 @@
-//! A front that speaks lines of text: `GET table key`, `PUT table key value`, `INCR table key n`, `QUIT`.
+//! A front that speaks the Redis protocol, in as little code as it takes.
 //!
 //! - `cargo run --release --example front -- 127.0.0.1:7401` next to a running `kasha start`: a front over a session, without a
 //!   node. Give it one address of the cluster, or several.
 //! - `cargo run --release --example front -- --node`: the same front in one core with a node, a cluster of its own that it forgets
 //!   when it ends. What the front asks of that node goes through a pipe in the process.
 //!
-//! Then, in both cases: `nc 127.0.0.1 7500`. With `--listen ADDRESS` it listens elsewhere.
+//! Then, in both cases: `redis-cli -p 7500`. With `--listen ADDRESS` it listens elsewhere.
 // A program: threads, files and the clock are its business.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use kasha_client::session::{Session, SessionOptions};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
-use kasha_gateway::LineFront;
-use kasha_gateway::limits::COMMAND_DEADLINE;
+use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
+use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Colocated, Effects, Fronted};
 use kasha_node::{Node, NodeOptions};
 use kasha_runtime::{
@@ -47,26 +47,30 @@ fn main() -> Result<()> {
         return Err("say where the cluster is, as in 127.0.0.1:7401, or --node for one in this process".into());
     }
     let (socket, at) = listen(at)?;
-    kasha_runtime::say!("lines of text at {at}: nc {} {}", at.ip(), at.port());
-    let lines = Listener { socket, framing: Framing::Lines };
-    if with_node { beside_node(lines) } else { alone(lines, seeds) }
+    kasha_runtime::say!("the Redis protocol at {at}: redis-cli -h {} -p {}", at.ip(), at.port());
+    let requests = Listener { socket, framing: Framing::Requests };
+    if with_node { beside_node(requests) } else { alone(requests, seeds) }
 }
 
-fn front(seeds: Vec<SocketAddr>, now: Tick, out: &mut Effects) -> Fronted<LineFront, Session> {
-    let options = SessionOptions { deadline: COMMAND_DEADLINE, ..SessionOptions::new(seeds, random_u64()) };
-    Fronted::new(LineFront::new(), Session::new(options, now, out))
+fn front(seeds: Vec<SocketAddr>, now: Tick, out: &mut Effects) -> Fronted<RedisFront, Session> {
+    let options = SessionOptions {
+        deadline: COMMAND_DEADLINE,
+        cancel_grace: CANCEL_GRACE,
+        ..SessionOptions::new(seeds, random_u64())
+    };
+    Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, out))
 }
 
 /// Front and session, and nothing else.
-fn alone(lines: Listener, seeds: Vec<SocketAddr>) -> Result<()> {
-    let options = LoopOptions { name: "front".into(), listen: vec![lines], ..LoopOptions::default() };
+fn alone(requests: Listener, seeds: Vec<SocketAddr>) -> Result<()> {
+    let options = LoopOptions { name: "front".into(), listen: vec![requests], ..LoopOptions::default() };
     let mut event_loop = EventLoop::new(options, |_, now, out| Ok(front(seeds, now, out)))?;
     event_loop.run(&mut Serve)?;
     Ok(())
 }
 
-/// Front, session and node in one core. The node listens for frames, the front for lines.
-fn beside_node(lines: Listener) -> Result<()> {
+/// Front, session and node in one core. The node listens for frames, the front for requests.
+fn beside_node(requests: Listener) -> Result<()> {
     let folder = Folder::new()?;
     let local: SocketAddr = "127.0.0.1:0".parse()?;
     let ((to_coordinator, coordinator), (frames, own)) = (listen(local)?, listen(local)?);
@@ -74,7 +78,7 @@ fn beside_node(lines: Listener) -> Result<()> {
     let incarnation = Incarnation(1);
     let options = LoopOptions {
         name: CORE.to_string(),
-        listen: vec![frames.into(), lines],
+        listen: vec![frames.into(), requests],
         identity: Identity {
             cluster: ClusterCell::new(CLUSTER),
             core: Some(CORE),

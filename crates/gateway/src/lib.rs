@@ -3,11 +3,8 @@
 //! A front is the upper half of [`kasha_machine::Fronted`]. It runs in a process of its own, or in one core with a node
 //! ([`kasha_machine::Colocated`]), or in the simulator; it does not know where.
 
-pub mod command;
 pub mod limits;
-pub mod lines;
 pub mod redis;
 pub mod resp;
 
-pub use lines::LineFront;
 pub use redis::{RedisFront, RedisOptions};

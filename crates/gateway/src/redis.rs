@@ -29,6 +29,7 @@ use arrayvec::ArrayVec;
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_sub, later};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::OutcomeCode;
 use kasha_wire::message::Placement;
@@ -312,6 +313,11 @@ impl Doing<'_> {
         let mut together = Together::default();
         together.push(table, &split);
         match together.call(self.now, self.session, self.out) {
+            Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
+                self.session.abandon(called.call);
+                ReplyWriter(self.scratch).item(Item::Ok);
+                Begun::Answered(Some(is_answered))
+            }
             Ok(called) => {
                 let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
                 Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
@@ -506,7 +512,7 @@ impl RedisFront {
                     ReplyWriter(&mut self.scratch).item(Item::Error(text));
                     send(conn, connection.protocol, &self.scratch, out);
                 }
-                connection.forget_multi_if_exec(&request);
+                connection.refused_before_it_began(&request);
             }
             self.go_on(now, conn, session, out);
         }
@@ -539,6 +545,8 @@ impl RedisFront {
                 if matches!(completion, Completion::Unknown(_)) {
                     // R10.18: it ends later, and is named then.
                     let (conns, keys) = self.told_unknown(&batch);
+                    let closed = conns.iter().filter(|_| planted::is_on(Bug::ClosedWhenUnknown));
+                    closed.for_each(|&conn| out.push(Effect::Disconnect(Endpoint::Conn(conn))));
                     self.unknown.note(call, conns, keys);
                 }
                 self.on_batch(now, batch, completion, session, out);
@@ -624,6 +632,7 @@ impl RedisFront {
             {
                 Ok(&result[..])
             }
+            Completion::Unknown(_) if planted::is_on(Bug::UnknownAskedAgain) => Ok(&[][..]),
             failed => Err(calls::failure(failed)),
         };
         self.end_batch(now, batch, result, session, out);
@@ -706,6 +715,20 @@ impl Front<Session> for RedisFront {
                 "ERR too many requests wait for earlier ones of this connection, or of all; read the replies first";
             return self.end(now, from, Some(why.to_owned()), session, out);
         }
+        if planted::is_on(Bug::RepliesSwapped) && connection.outstanding.is_some() && connection.queued.is_none() {
+            let mut words = Request::of_kept(bytes).words();
+            if words.next() == Some(b"PING") && words.next().is_none() {
+                let mut reply = Vec::new();
+                ReplyWriter(&mut reply).item(Item::Word("PONG"));
+                return send(from, connection.protocol, &reply, out);
+            }
+        }
+        if planted::is_on(Bug::ProtocolOfLater) {
+            let mut words = Request::of_kept(bytes).words();
+            let number = (words.next() == Some(b"HELLO")).then(|| words.next()).flatten();
+            let number = number.and_then(kasha_wire::requests::number);
+            connection.protocol = number.and_then(Protocol::from_number).unwrap_or(connection.protocol);
+        }
         let request =
             Waiting { bytes: bytes.to_vec(), is_cut: !is_whole, since: now, is_answered: None, goes_alone: false };
         let cost = request.cost();
@@ -742,6 +765,9 @@ impl Front<Session> for RedisFront {
             RequestsEnd::Bad(text) => Some(format!("ERR Protocol error: {text}")),
             RequestsEnd::HalfClosed => None,
         };
+        if planted::is_on(Bug::EndNotAwaited) {
+            out.push(Effect::Disconnect(Endpoint::Conn(from)));
+        }
         self.end(now, from, text, session, out);
     }
 

@@ -10,21 +10,21 @@ use kasha_wire::cutter::Verdict;
 use kasha_wire::requests::{Cut, RequestCutter};
 use proptest::prelude::*;
 
-struct World {
-    front: Fronted<RedisFront, Session>,
-    effects: Effects,
-    now: Tick,
-    said: Vec<(ConnId, String)>,
-    closed: Vec<ConnId>,
+pub struct World {
+    pub front: Fronted<RedisFront, Session>,
+    pub effects: Effects,
+    pub now: Tick,
+    pub said: Vec<(ConnId, String)>,
+    pub closed: Vec<ConnId>,
     /// Connections of which no more is to be read.
-    unheard: Vec<ConnId>,
+    pub unheard: Vec<ConnId>,
 }
 
-const A: ConnId = ConnId(1);
-const B: ConnId = ConnId(2);
+pub const A: ConnId = ConnId(1);
+pub const B: ConnId = ConnId(2);
 
 impl World {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::with(RedisOptions::default())
     }
 
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Bytes of a connection, as a shell would cut them.
-    fn send(&mut self, from: ConnId, bytes: &[u8]) {
+    pub fn send(&mut self, from: ConnId, bytes: &[u8]) {
         let mut cutter = RequestCutter::default();
         let Self { front, effects, now, .. } = self;
         _ = cutter.feed(bytes, |cut| {
@@ -60,7 +60,7 @@ impl World {
         self.end_turn();
     }
 
-    fn end_turn(&mut self) {
+    pub fn end_turn(&mut self) {
         self.front.end_turn(self.now, &mut self.effects);
         for &effect in self.effects.queue() {
             match effect {
@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Long enough for everything to be told.
-    fn wait(&mut self) {
+    pub fn wait(&mut self) {
         for _ in 0..30 {
             self.now = self.now.after(std::time::Duration::from_millis(100));
             self.front.step(self.now, Input::Tick, &mut self.effects);
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    fn said_to(&self, conn: ConnId) -> String {
+    pub fn said_to(&self, conn: ConnId) -> String {
         self.said.iter().filter(|(to, _)| *to == conn).map(|(_, text)| &text[..]).collect()
     }
 

@@ -3,7 +3,6 @@
 use std::net::TcpListener;
 
 use kasha_wire::cutter::Cutter;
-use kasha_wire::lines::LineCutter;
 use kasha_wire::requests::RequestCutter;
 
 /// How the bytes of a listener's connections are cut.
@@ -12,9 +11,7 @@ pub enum Framing {
     /// Kasha's frames, after its handshake.
     #[default]
     Frames,
-    /// Lines of text, from the first byte on. What the machine sends on such a connection leaves as it is.
-    Lines,
-    /// Requests of the Redis protocol, in the same way.
+    /// Requests of the Redis protocol, from the first byte on. What the machine sends on such a connection leaves as it is.
     Requests,
 }
 
@@ -38,7 +35,6 @@ impl From<TcpListener> for Listener {
 #[derive(Debug)]
 pub(crate) enum Cutting {
     Frames(Cutter),
-    Lines(LineCutter),
     Requests(RequestCutter),
     /// The other side has ended its side behind the last request.
     Over,
@@ -54,16 +50,14 @@ impl Cutting {
     pub(crate) fn of(framing: Framing) -> Self {
         match framing {
             Framing::Frames => Self::Frames(Cutter::default()),
-            Framing::Lines => Self::Lines(LineCutter::default()),
             Framing::Requests => Self::Requests(RequestCutter::default()),
         }
     }
 
-    /// Whether part of a frame or line, or after a pause whole ones, are kept.
+    /// Whether part of a frame or request, or after a pause whole ones, are kept.
     pub(crate) fn holds_bytes(&self) -> bool {
         match self {
             Self::Frames(cutter) => cutter.holds_bytes(),
-            Self::Lines(cutter) => cutter.holds_bytes(),
             Self::Requests(cutter) => cutter.holds_bytes(),
             Self::Over => false,
         }
@@ -73,7 +67,7 @@ impl Cutting {
     pub(crate) fn greeting(&mut self) -> &mut Cutter {
         match self {
             Self::Frames(cutter) => cutter,
-            Self::Lines(_) | Self::Requests(_) | Self::Over => unreachable!("other protocols have no handshake"),
+            Self::Requests(_) | Self::Over => unreachable!("other protocols have no handshake"),
         }
     }
 }

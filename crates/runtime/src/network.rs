@@ -328,10 +328,10 @@ impl Network {
             is_requester,
             phase: match framing {
                 Framing::Frames => Phase::Greeting,
-                Framing::Lines | Framing::Requests => Phase::Up,
+                Framing::Requests => Phase::Up,
             },
             version: match (framing, role) {
-                (Framing::Lines | Framing::Requests, _) => Some(WIRE_VERSION),
+                (Framing::Requests, _) => Some(WIRE_VERSION),
                 (Framing::Frames, Role::Accepted) => None,
                 (Framing::Frames, Role::Dialled(_)) => self.identity.versions.only(),
             },

@@ -2,6 +2,6 @@
 
 mod connections;
 mod files;
-mod lines;
 mod peers;
+mod requests;
 mod support;

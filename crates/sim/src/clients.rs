@@ -22,6 +22,7 @@ use crate::history::{Action, History, Key, Operation, OperationId, Told};
 use crate::interactive::Program;
 use crate::probes::Probes;
 use crate::process::Actor;
+use crate::redis::Redis;
 use crate::workload::{Ask, Mix};
 
 /// Longer than any run: an operation key never expires in a simulation unless a test asks for that.
@@ -48,6 +49,8 @@ pub struct Stage {
     pub probes: Probes,
     /// What clients were told of the ends of values.
     pub times_told: Vec<TimeTold>,
+    /// What programs that use fronts share.
+    pub redis: Redis,
     /// Calls that are not over: they were told nothing, or "unknown" and are not resolved yet.
     pub unresolved: usize,
 }

@@ -51,11 +51,11 @@ use crate::network::{HostId, ProcessId};
 use crate::operator::{self, Operator};
 use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
+use crate::redis::driver::{self, Driver};
 use crate::rogue::{self, Rogue};
 use crate::scenario::Shape;
 use crate::sharer::{Away, Callers, Sharer};
 use crate::stranger::{Ear, Overheard, Stranger};
-use crate::talker::Talker;
 use crate::traffic::Traffic;
 use crate::world::World;
 
@@ -107,6 +107,8 @@ pub struct Cluster {
     pub hosts: Hosts,
     /// The host that reads everything at the end.
     pub auditor: HostId,
+    /// The front in a process of its own, if the run has one.
+    pub front: Option<HostId>,
     /// Sends frames that mean nothing, if the run has one.
     pub stranger: Option<HostId>,
     /// Breaks the rules, if the run has one.
@@ -135,11 +137,8 @@ pub struct Cluster {
 /// Makes the draws of a front's session others than those of the node in its core.
 const FRONT_SALT: u64 = 0x6672_6f6e_7400_0000;
 
-/// Lines that a program says before it has answers.
-const LINES_AT_ONCE: usize = 4;
-
-/// Where the front of a node listens for lines, or of none, the front alone.
-fn lines_address(node: u16) -> SocketAddr {
+/// Where the front of a node listens, or of none, the front alone.
+fn front_address(node: u16) -> SocketAddr {
     address(9, node, 0)
 }
 
@@ -218,22 +217,23 @@ fn add_coordinator(world: &mut World, shape: &Shape, member: u16) -> HostId {
 }
 
 /// A core of a node. The first one may have a front beside it.
-fn add_core(world: &mut World, shape: &Shape, host: HostId, core: CoreId) -> ProcessId {
+fn add_core(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, host: HostId, core: CoreId) -> ProcessId {
     let CoreId { node, core: index } = core;
     let has_front = shape.fronts == Fronts::Colocated && index == 0;
-    let shape = shape.clone();
+    let (shape, stage) = (shape.clone(), stage.clone());
     let start = move |spawn: Spawn<'_>, out: &mut Effects| {
         let options = node_options(&shape, core, &spawn);
         let started = Node::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
         if !has_front {
             return Ok(Box::new(started) as Box<dyn Actor>);
         }
+        stage.borrow_mut().redis.lives.insert(front_address(node.0), spawn.life);
         let session = SessionOptions::new(seeds(&shape), spawn.seed ^ FRONT_SALT);
         Ok(Box::new(front::beside(core, started, session, spawn.now, out)) as Box<dyn Actor>)
     };
     let process = world.add_process(host, &core.to_string(), address(1, node.0, index), Box::new(start));
     if has_front {
-        world.listen_for_lines(process, lines_address(node.0));
+        world.listen_for_requests(process, front_address(node.0));
     }
     process
 }
@@ -246,16 +246,24 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     for node in (1..=shape.nodes).map(NodeId) {
         let host = world.add_host(&node.to_string());
         for core in (0..shape.cores).map(|core| CoreId { node, core }) {
-            cores.add(add_core(world, shape, host, core), core);
+            cores.add(add_core(world, shape, stage, host, core), core);
         }
         nodes.push(host);
     }
     let task = |index: usize| if index + shape.readers >= shape.clients { Task::Reads } else { Task::Load };
     let mut clients: Vec<HostId> =
         (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
-    clients.extend((shape.fronts == Fronts::Alone).then(|| add_front(world, shape)));
-    clients.extend((0..shape.talkers).map(|index| add_talker(world, shape, stage, index)));
+    let front = (shape.fronts == Fronts::Alone).then(|| add_front(world, shape, stage));
+    clients.extend(front);
+    clients.extend((0..shape.drivers).map(|index| {
+        let host = world.add_host(&format!("driver {index}"));
+        add_driver(world, shape, stage, (host, index), driver::Task::Load(shape.pause));
+        host
+    }));
     let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
+    if shape.fronts != Fronts::Nowhere {
+        add_driver(world, shape, stage, (auditor, shape.drivers), driver::Task::Audit);
+    }
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
     let rogue = shape.rogue.then(|| add_rogue(world, stage));
     let operator = shape.operator.then(|| add_operator(world, shape));
@@ -277,6 +285,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     Cluster {
         hosts: Hosts { nodes, coordinator: coordinators[0], coordinators, clients },
         auditor,
+        front,
         stranger,
         rogue,
         operator,
@@ -390,34 +399,37 @@ fn add_prober(world: &mut World, shape: &Shape, successes: &Successes) -> HostId
 }
 
 /// A front in a process of its own.
-fn add_front(world: &mut World, shape: &Shape) -> HostId {
+fn add_front(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> HostId {
     let host = world.add_host("front");
-    let shape = shape.clone();
+    let (shape, stage) = (shape.clone(), stage.clone());
     let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        stage.borrow_mut().redis.lives.insert(front_address(0), spawn.life);
         let front = front::front(SessionOptions::new(seeds(&shape), spawn.seed), spawn.now, out);
         Ok(Box::new(front) as Box<dyn Actor>)
     };
     let process = world.add_process(host, "front", address(7, 0, 0), Box::new(start));
-    world.listen_for_lines(process, lines_address(0));
+    world.listen_for_requests(process, front_address(0));
     host
 }
 
-fn add_talker(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize) -> HostId {
-    let name = format!("talker {index}");
-    let host = world.add_host(&name);
-    let (shape, stage) = (shape.clone(), stage.clone());
+fn add_driver(
+    world: &mut World,
+    shape: &Shape,
+    stage: &Rc<RefCell<Stage>>,
+    (host, index): (HostId, usize),
+    task: driver::Task,
+) {
+    let (fronts, stage) = (shape.fronts, stage.clone());
+    let nodes = shape.nodes;
     let start = move |_: Spawn<'_>, _: &mut Effects| {
-        let fronts = match shape.fronts {
-            Fronts::Nowhere | Fronts::Alone => vec![lines_address(0)],
-            Fronts::Colocated => (1..=shape.nodes).map(lines_address).collect(),
+        let fronts = match fronts {
+            Fronts::Nowhere | Fronts::Alone => vec![front_address(0)],
+            Fronts::Colocated => (1..=nodes).map(front_address).collect(),
         };
-        // The auditor has a number between those of clients and talkers.
-        let number = shape.clients + 1 + index;
-        let talker = Talker::new(number, fronts, stage.clone(), (LINES_AT_ONCE, shape.pause));
-        Ok(Box::new(talker) as Box<dyn Actor>)
+        Ok(Box::new(Driver::new(index, fronts, stage.clone(), task)) as Box<dyn Actor>)
     };
-    world.add_process(host, &name, address(8, u16::try_from(index).expect("few"), 0), Box::new(start));
-    host
+    let at = address(8, u16::try_from(index).expect("few"), 0);
+    world.add_process(host, &format!("driver {index}"), at, Box::new(start));
 }
 
 fn add_sharer(

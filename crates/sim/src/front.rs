@@ -1,11 +1,11 @@
-//! Fronts that speak lines of text: alone beside the cluster, and in one core with a node.
+//! Fronts that speak the Redis protocol: alone beside the cluster, and in one core with a node.
 //!
 //! What goes through the pipe between a node and a front in its core is shown to watchers as if it had been sent: a
 //! checker of what clients and nodes say to each other need not know of pipes.
 
 use kasha_client::session::{Session, SessionOptions};
-use kasha_gateway::LineFront;
-use kasha_gateway::limits::COMMAND_DEADLINE;
+use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
+use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Colocated, Effect, Effects, Endpoint, Fronted, Gate, Input, Machine, colocated};
 use kasha_node::Node;
 use kasha_types::{ConnId, CoreId, LogSlice, Tick};
@@ -28,12 +28,12 @@ pub enum Fronts {
 }
 
 /// A front and its session.
-pub type Front = Fronted<LineFront, Session>;
+pub type Front = Fronted<RedisFront, Session>;
 
 /// A front over a session with these options.
 pub fn front(options: SessionOptions, now: Tick, out: &mut Effects) -> Front {
-    let options = SessionOptions { deadline: COMMAND_DEADLINE, ..options };
-    Fronted::new(LineFront::new(), Session::new(options, now, out))
+    let options = SessionOptions { deadline: COMMAND_DEADLINE, cancel_grace: CANCEL_GRACE, ..options };
+    Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, out))
 }
 
 /// A front in one core with a node.
@@ -41,6 +41,7 @@ pub type Beside = Colocated<Overheard, Node>;
 
 /// A front in one core with this node.
 pub fn beside(own: CoreId, node: Node, options: SessionOptions, now: Tick, out: &mut Effects) -> Beside {
+    let options = SessionOptions { beside: Some(own), ..options };
     Colocated::new(own, split, node, out, |out| Overheard { front: front(options, now, out), own })
 }
 

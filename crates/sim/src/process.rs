@@ -117,9 +117,25 @@ pub type Factory = Box<dyn FnMut(Spawn<'_>, &mut Effects) -> Result<Box<dyn Acto
 /// An input that waits for the next turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Inbound {
-    Frame { from: Endpoint, bytes: Rc<[u8]> },
-    Line { from: Endpoint, line: Rc<[u8]> },
-    RequestsEnd { from: ConnId, why: RequestsEnd<'static> },
+    Frame {
+        from: Endpoint,
+        bytes: Rc<[u8]>,
+    },
+    /// A piece of a stream, for the one who dialled it.
+    Bytes {
+        from: Endpoint,
+        bytes: Rc<[u8]>,
+    },
+    Request {
+        from: ConnId,
+        bytes: Rc<[u8]>,
+        is_whole: bool,
+    },
+    /// Why what came is no request; nothing: the other side has ended its side.
+    RequestsEnd {
+        from: ConnId,
+        why: Option<Rc<str>>,
+    },
     Closed(ConnId),
     Unreachable(Endpoint),
     Durable(LocalPosition),
@@ -134,11 +150,12 @@ impl Inbound {
                 let (kind, payload) = kind_and_payload(bytes);
                 Input::Frame { from: *from, kind, payload }
             }
-            Self::Line { from: Endpoint::Conn(from), line } => {
-                Input::Request { from: *from, bytes: line, is_whole: true }
+            Self::Bytes { from, bytes } => Input::Frame { from: *from, kind: 0, payload: bytes },
+            Self::Request { from, bytes, is_whole } => Input::Request { from: *from, bytes, is_whole: *is_whole },
+            Self::RequestsEnd { from, why } => {
+                let why = why.as_deref().map_or(RequestsEnd::HalfClosed, RequestsEnd::Bad);
+                Input::RequestsEnd { from: *from, why }
             }
-            Self::Line { from, line } => Input::Frame { from: *from, kind: 0, payload: line },
-            Self::RequestsEnd { from, why } => Input::RequestsEnd { from: *from, why: *why },
             Self::Closed(conn) => Input::Closed(*conn),
             Self::Unreachable(endpoint) => Input::Unreachable(*endpoint),
             Self::Durable(to) => Input::Durable(*to),

@@ -15,8 +15,8 @@ use kasha_types::probe::{self, Probe};
 use crate::bad_links::{BadLinks, CutRun};
 use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::{
-    convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, oldest_first, sent_again,
-    strictly_serializable, tables,
+    convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, oldest_first, redis_serializable,
+    sent_again, strictly_serializable, tables,
 };
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
@@ -24,11 +24,13 @@ use crate::cluster::{self, BOOT_MAX, Cluster};
 use crate::coordinator_cut::CoordinatorCut;
 use crate::digest::Digest;
 use crate::faults::{self, Nemesis};
+use crate::front::Fronts;
 use crate::history::History;
 use crate::intensity::Intensity;
 use crate::network::HostId;
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
+use crate::redis::Redis;
 use crate::scenario::{Scenario, Shape, plan};
 use crate::shared_session::SharedSession;
 use crate::trace::Trace;
@@ -153,6 +155,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
         violations: Vec::new(),
         probes: Probes::default(),
         times_told: Vec::new(),
+        redis: Redis::new(rng.fork()),
         unresolved: 0,
     }));
     let mut world = World::new(rng.fork(), Intensity::calm());
@@ -209,10 +212,16 @@ impl Run {
         }
         let keys = self.stage.borrow().history.keys();
         self.stage.borrow_mut().to_read = keys.into_iter().collect();
+        if self.shape.fronts != Fronts::Nowhere {
+            // It may have died last, as any client.
+            self.cluster.front.into_iter().for_each(|front| self.world.start(front));
+            let redis = &mut self.stage.borrow_mut().redis;
+            redis.to_read = (0..redis.draw.groups()).collect();
+        }
         self.world.start(self.cluster.auditor);
         let read_all = |run: &Self| {
             let stage = run.stage.borrow();
-            let left = stage.to_read.len() + stage.unresolved;
+            let left = stage.to_read.len() + stage.redis.to_read.len() + stage.unresolved;
             if left == 0 { Ok(()) } else { Err(format!("{left} last reads are not answered")) }
         };
         if !self.wait("convergence: at the end", CONVERGE_MAX, read_all) {
@@ -362,6 +371,10 @@ impl Run {
         probes.add("groups of keys searched", checked.searched);
         probes.add("groups of keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
+        let checked = redis_serializable::check(&stage.redis.history);
+        probes.add("groups of Redis keys searched", checked.searched);
+        probes.add("groups of Redis keys inconclusive", checked.inconclusive);
+        violations.extend(checked.violations);
         if whole {
             violations.extend(executed_once::check(history));
             let checked = tables::check(history);
@@ -374,7 +387,7 @@ impl Run {
             digest: self.world.digest,
             violations,
             probes,
-            operations: stage.history.operations().len(),
+            operations: stage.history.operations().len() + stage.redis.history.operations().len(),
             ended: self.world.now,
         }
     }

@@ -69,8 +69,8 @@ pub enum Scenario {
     DistributedBlackout,
     Wide,
     Interactive,
-    Front,
-    FrontColocated,
+    Redis,
+    RedisColocated,
 }
 
 impl Scenario {
@@ -235,13 +235,13 @@ impl Scenario {
             "programs that read keys of several shards, and write and commit what they make of that; with any faults",
         ),
         (
-            Self::Front,
-            "front",
-            "programs speak lines of text with a front beside the cluster, whose connections break; with any faults",
+            Self::Redis,
+            "redis",
+            "programs speak the Redis protocol with a front beside the cluster, whose connections break; with any faults",
         ),
         (
-            Self::FrontColocated,
-            "front_colocated",
+            Self::RedisColocated,
+            "redis_colocated",
             "the same, with a front in one core of each node, which dies with the node",
         ),
     ];

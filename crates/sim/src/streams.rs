@@ -1,17 +1,18 @@
-//! Connections of text: byte streams between processes, cut into lines at either end.
+//! Streams of bytes between processes: connections of the Redis protocol, which the one who accepted them cuts into requests.
 //!
 //! A stream loses, doubles and reorders nothing: what would be lost is sent again, and comes late. It breaks when a process
 //! dies or the hosts are cut off; then each side is told after a while, or never. What was sent before may arrive still. The bytes of
 //! a send arrive in pieces of any length. A process that sends nothing at all has ended its side, and listens still. A process
-//! that dialled gets a line as the payload of a frame.
+//! that dialled gets each piece as the payload of a frame; an empty one says that the other side has closed the connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use kasha_machine::{Endpoint, RequestsEnd};
+use kasha_machine::Endpoint;
+use kasha_types::ConnId;
 use kasha_wire::cutter::Verdict;
-use kasha_wire::lines::{Cut, LineCutter};
+use kasha_wire::requests::{Cut, Request, RequestCutter};
 
 use crate::clock::millis;
 use crate::network::{ConnectionId, Frame, HostId, ProcessId, Way};
@@ -21,23 +22,23 @@ use crate::world::{What, World};
 /// The longest time until whoever cannot send any more is told.
 const NOTICED: u64 = millis(500);
 
-/// Where lines are listened for, and the streams so far.
+/// Where requests are listened for, and the streams so far.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     listeners: BTreeSet<SocketAddr>,
-    /// The unfinished line of each way.
-    cutters: BTreeMap<ConnectionId, [LineCutter; 2]>,
+    /// The unfinished request of each.
+    cutters: BTreeMap<ConnectionId, RequestCutter>,
 }
 
 impl Streams {
-    /// A connection was dialled: it is a stream if lines are listened for there.
+    /// A connection was dialled: it is a stream if requests are listened for there.
     pub(crate) fn dialled(&mut self, connection: ConnectionId, address: SocketAddr) {
         if self.listeners.contains(&address) {
             self.cutters.insert(connection, Default::default());
         }
     }
 
-    /// Whether anybody listens for lines.
+    /// Whether anybody listens for requests.
     pub(crate) fn are_there(&self) -> bool {
         !self.listeners.is_empty()
     }
@@ -49,15 +50,23 @@ impl Streams {
 }
 
 impl World {
-    /// A process listens for lines of text at another address, too.
-    pub fn listen_for_lines(&mut self, id: ProcessId, address: SocketAddr) {
+    /// A process listens for requests of the Redis protocol at another address, too.
+    pub fn listen_for_requests(&mut self, id: ProcessId, address: SocketAddr) {
         assert!(self.by_address.insert(address, id).is_none(), "{address} is taken");
         self.streams.listeners.insert(address);
     }
 
-    /// The hosts on which lines are listened for.
-    pub(crate) fn hosts_of_lines(&self) -> Vec<HostId> {
+    /// The hosts on which requests are listened for.
+    pub(crate) fn hosts_of_fronts(&self) -> Vec<HostId> {
         self.streams.listeners.iter().map(|address| self.processes[self.by_address[address].0].host).collect()
+    }
+
+    /// Whoever accepted a stream closes it: the other side is told so, behind all that was sent.
+    pub(crate) fn close_stream(&mut self, id: ConnectionId, by: ProcessId) {
+        let state = self.network.connection(id);
+        if self.streams.has(id) && state.dialer.process != by && !state.closed {
+            self.send_text(by, id, &Rc::from(&b""[..]));
+        }
     }
 
     /// Sends text, in pieces.
@@ -103,7 +112,7 @@ impl World {
         self.push(self.now.after(after), What::Inform(life, inbound, connection));
     }
 
-    /// A piece of text has arrived: whoever has not heard of the connection's end gets the lines that it completes.
+    /// A piece of text has arrived: whoever has not heard of the connection's end gets it, or the requests that it completes.
     pub(crate) fn arrive_text(&mut self, id: ConnectionId, way: Way, bytes: &[u8]) {
         let connection = self.network.connection(id).clone();
         let (at, from) = match (way, connection.accepted) {
@@ -129,28 +138,28 @@ impl World {
         };
         self.digest.mix(at.0 as u64);
         self.digest.mix_bytes(bytes);
-        for inbound in self.cut(id, way, from, bytes) {
+        let Endpoint::Conn(from) = from else {
+            return self.deliver(at, Inbound::Bytes { from, bytes: bytes.into() });
+        };
+        for inbound in self.cut(id, from, bytes) {
             self.deliver(at, inbound);
         }
     }
 
-    fn cut(&mut self, id: ConnectionId, way: Way, from: Endpoint, bytes: &[u8]) -> Vec<Inbound> {
-        let end = |why| match from {
-            Endpoint::Conn(from) => Inbound::RequestsEnd { from, why },
-            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Member(_) | Endpoint::Seed(_) => {
-                Inbound::Unreachable(from)
-            }
-        };
+    fn cut(&mut self, id: ConnectionId, from: ConnId, bytes: &[u8]) -> Vec<Inbound> {
         if bytes.is_empty() {
             self.probes.hit("streams: half closed");
-            return vec![end(RequestsEnd::HalfClosed)];
+            return vec![Inbound::RequestsEnd { from, why: None }];
         }
         let mut inbound = Vec::new();
-        let cutters = self.streams.cutters.get_mut(&id).expect("a stream");
-        _ = cutters[way as usize].feed(bytes, |cut| {
+        let cutter = self.streams.cutters.get_mut(&id).expect("a stream");
+        _ = cutter.feed(bytes, |cut| {
+            let whole =
+                |request: Request<'_>, is_whole| Inbound::Request { from, bytes: request.bytes().into(), is_whole };
             inbound.push(match cut {
-                Cut::Line(line) => Inbound::Line { from, line: line.into() },
-                Cut::TooLong => end(RequestsEnd::Bad("too long")),
+                Cut::Request(request) => whole(request, true),
+                Cut::TooLarge(request) => whole(request, false),
+                Cut::Bad(why) => Inbound::RequestsEnd { from, why: Some(why.to_string().into()) },
             });
             Verdict::Continue
         });

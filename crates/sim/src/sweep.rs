@@ -91,9 +91,9 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::Cleaning, "node: segment cleaned"),
     (Scenario::CleaningWhileCopying, "node: segment cleaned"),
     (Scenario::CleaningDivergent, "node: segment cleaned"),
-    (Scenario::Front, "streams: half closed"),
-    (Scenario::Front, "lines: all answered, and then the end"),
-    (Scenario::FrontColocated, "frames through a pipe"),
+    (Scenario::Redis, "redis: ends its side"),
+    (Scenario::Redis, "redis: all answered, and then the end"),
+    (Scenario::RedisColocated, "frames through a pipe"),
 ];
 
 /// With fewer runs, "most of them" says nothing.
@@ -148,6 +148,7 @@ impl SweepReport {
         let searches = [
             ("keys searched", "keys inconclusive"),
             ("groups of keys searched", "groups of keys inconclusive"),
+            ("groups of Redis keys searched", "groups of Redis keys inconclusive"),
             ("table names searched", "table names inconclusive"),
         ];
         let given_up = searches.map(|(searched, name)| (name, self.probes.get(name), self.probes.get(searched)));

@@ -146,6 +146,7 @@ impl World {
                         other => process.dialed.remove(other),
                     };
                     if let Some(connection) = connection {
+                        self.close_stream(connection, id);
                         self.close(connection, id);
                         if let Endpoint::Conn(conn) = to
                             && self.streams.has(connection)

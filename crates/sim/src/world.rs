@@ -553,7 +553,8 @@ impl World {
             }
             Inbound::Unreachable(_) => {}
             Inbound::Frame { .. }
-            | Inbound::Line { .. }
+            | Inbound::Bytes { .. }
+            | Inbound::Request { .. }
             | Inbound::RequestsEnd { .. }
             | Inbound::Durable(_)
             | Inbound::LogsFlushed => unreachable!("nobody informs of these"),

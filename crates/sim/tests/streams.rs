@@ -1,5 +1,5 @@
-//! Connections of text in the simulated world: lines come in order and once, however bad the network is; a stream that breaks loses its
-//! end and nothing else; whoever has ended its side is answered still.
+//! Streams of bytes in the simulated world: requests come in order and once, however bad the network is; a stream that breaks loses its
+//! end and nothing else; whoever has ended its side is answered still, and told of the end behind the last reply.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use kasha_sim::network::HostId;
 use kasha_sim::process::{Actor, Spawn};
 use kasha_sim::world::World;
 use kasha_types::{LogSlice, Tick};
+use kasha_wire::requests::Request;
 
 const LINES: u64 = 60;
 const TO: Endpoint = Endpoint::Seed(0);
@@ -21,10 +22,14 @@ const TO: Endpoint = Endpoint::Seed(0);
 #[derive(Default)]
 struct Heard {
     lines: Vec<u64>,
+    /// The line that has not ended.
+    rest: Vec<u8>,
+    /// The other side has closed the stream.
+    is_closed: bool,
     is_over: bool,
 }
 
-/// Says every line back, and closes behind the last one.
+/// Says the word of every request back, and closes behind the last one.
 struct Echo;
 
 /// Says numbers, and then no more.
@@ -68,7 +73,10 @@ macro_rules! small_machine {
 }
 
 small_machine!(Echo, |_: &Self| None, |_: &mut Self, _, input: Input<'_>, out: &mut Effects| match input {
-    Input::Request { from, bytes: line, .. } => send(Endpoint::Conn(from), &[line, b"\n"].concat(), out),
+    Input::Request { from, bytes, .. } => {
+        let word = Request::of_kept(bytes).words().next().expect("a word");
+        send(Endpoint::Conn(from), &[word, b"\n"].concat(), out);
+    }
     Input::RequestsEnd { from, why: RequestsEnd::HalfClosed } => out.push(Effect::Disconnect(Endpoint::Conn(from))),
     Input::Closed(_) | Input::Tick => {}
     other => unreachable!("{other:?}"),
@@ -79,8 +87,14 @@ small_machine!(
     |this: &Self| (this.next <= LINES).then_some(this.next_at),
     |this: &mut Self, now: Tick, input: Input<'_>, out: &mut Effects| match input {
         Input::Frame { from: TO, payload, .. } => {
-            let line = std::str::from_utf8(payload).expect("text").parse().expect("a number");
-            this.heard.borrow_mut().lines.push(line);
+            let heard = &mut *this.heard.borrow_mut();
+            heard.is_closed |= payload.is_empty();
+            heard.rest.extend_from_slice(payload);
+            while let Some(end) = heard.rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = heard.rest.drain(..=end).collect();
+                let number = std::str::from_utf8(&line).expect("text").trim().parse().expect("a number");
+                heard.lines.push(number);
+            }
         }
         Input::Unreachable(TO) => this.heard.borrow_mut().is_over = true,
         Input::Tick if this.next <= LINES => {
@@ -98,7 +112,7 @@ fn world(seed: u64, intensity: Intensity) -> (World, HostId, HostId, Rc<RefCell<
     let mut world = World::new(Rng::new(seed), intensity);
     let (server, speaker) = (world.add_host("server"), world.add_host("speaker"));
     let echo = world.add_process(server, "server", at(1), Box::new(|_, _| Ok(Box::new(Echo) as Box<dyn Actor>)));
-    world.listen_for_lines(echo, at(2));
+    world.listen_for_requests(echo, at(2));
     let heard: Rc<RefCell<Heard>> = Rc::default();
     let shared = heard.clone();
     let start = move |spawn: Spawn<'_>, out: &mut Effects| {
@@ -116,13 +130,13 @@ fn unkind(seed: u64) -> Intensity {
 }
 
 #[test]
-fn every_line_is_answered_once_and_in_order_and_then_the_stream_ends() {
+fn every_request_is_answered_once_and_in_order_and_then_the_stream_ends() {
     for seed in 0..40 {
         let (mut world, _, _, heard) = world(seed, unkind(seed));
         world.run_until(SimTime(30_000_000_000));
         assert_eq!(world.violations, []);
         assert_eq!(heard.borrow().lines, (0..LINES).collect::<Vec<_>>(), "seed {seed}");
-        assert!(heard.borrow().is_over, "seed {seed}");
+        assert!(heard.borrow().is_closed && heard.borrow().is_over, "seed {seed}");
     }
 }
 
@@ -139,8 +153,8 @@ fn what_breaks_a_stream_takes_its_end_and_nothing_else() {
         }
         world.run_until(SimTime(30_000_000_000));
         assert_eq!(world.violations, []);
-        let Heard { lines, is_over } = &*heard.borrow();
-        assert!(*is_over, "seed {seed}");
+        let Heard { lines, is_over, is_closed, .. } = &*heard.borrow();
+        assert!(*is_over && !is_closed, "seed {seed}: nobody has closed it");
         assert_eq!(*lines, (0..lines.len() as u64).collect::<Vec<_>>(), "seed {seed}");
         answered += lines.len();
     }

@@ -25,6 +25,8 @@ use std::borrow::Cow;
 use kasha_commands::{Command as Name, Item};
 use kasha_types::ClusterTime;
 use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
+use kasha_wire::OutcomeCode;
 use kasha_wire::operation::{Command, Words};
 
 use crate::draft::{Seen, Value};
@@ -55,6 +57,9 @@ impl<'r, 'a> Run<'r, 'a> {
             // Whatever it said, it is a command on all its keys (C1), as witnesses take it for one.
             command.for_each_key(|key| _ = self.see(key));
             self.reply(Item::Error(&text));
+            if planted::is_on(Bug::CommandRefusesMulti) {
+                self.draft.answer(OutcomeCode::NotANumber);
+            }
         }
     }
 

@@ -122,10 +122,30 @@ bugs! {
     WindowNotEnforced = "window_not_enforced",
     /// R4.3: a shard accepts a client whose lease nobody has granted.
     LeaseNotProven = "lease_not_proven",
-    /// R10.1: a front answers at once what needs no call, although earlier lines of the connection have no answer yet.
-    ReplyOvertakes = "reply_overtakes",
+    /// R10.1: a front answers at once what needs no call, although earlier requests of the connection have no reply yet.
+    RepliesSwapped = "replies_swapped",
     /// R10.2: a front asks again, as a new update, for what it has no outcome of.
     UnknownAskedAgain = "unknown_asked_again",
+    /// R10.2: a front says that nothing was executed, try again, when it does not know the outcome.
+    RetryProvoked = "retry_provoked",
+    /// R10.2: a front closes a connection when it does not know the outcome of a request.
+    ClosedWhenUnknown = "closed_when_unknown",
+    /// R10.3: a request over several shards does not hold up those behind it on its connection.
+    NextOneNotHeldUp = "next_one_not_held_up",
+    /// R10.4: a reply is in the protocol that was asked for behind its request.
+    ProtocolOfLater = "protocol_of_later",
+    /// R10.5: a connection whose other side has ended is closed before what was sent is answered.
+    EndNotAwaited = "end_not_awaited",
+    /// R10.6: a command that errs undoes the `EXEC` that it is of.
+    CommandRefusesMulti = "command_refuses_multi",
+    /// R10.6: the commands of an `EXEC` run one by one.
+    MultiSplit = "multi_split",
+    /// R10.7: `EXEC` demands nothing of a watched key that had a value.
+    WatchBlind = "watch_blind",
+    /// R10.7: `EXEC` runs although a key could not be watched.
+    WatchFailedUnnoticed = "watch_failed_unnoticed",
+    /// R10.18: what a front has for the keys of a request whose outcome is unknown does not wait.
+    LaterRunsAheadOfUnknown = "later_runs_ahead_of_unknown",
     /// D3: an answer to a client in the node's own core does not wait for its gate.
     PipeUngated = "pipe_ungated",
     /// Section 4: another body under a used id gets the saved result.

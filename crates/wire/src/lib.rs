@@ -16,7 +16,6 @@ pub mod configuration;
 pub mod cutter;
 pub mod frame;
 pub mod hot;
-pub mod lines;
 pub mod link;
 pub mod message;
 pub mod operation;

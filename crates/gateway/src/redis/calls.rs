@@ -8,6 +8,7 @@ use kasha_client::session::{CallId, CallOptions, Completion, Session, Transactio
 use kasha_commands::reply::check;
 use kasha_commands::{Class, Command as Name, Item, Items, ReplyWriter, Row};
 use kasha_machine::Effects;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::operation::{Check, CommandBuffer, Condition, ItemsBuffer, PartOperation};
 use kasha_wire::outcome::each_part;
@@ -301,6 +302,7 @@ pub fn failure(completion: &Completion) -> (String, bool) {
             | WhyNot::Cancelled),
         ) => (format!("TRYAGAIN {why}"), false),
         Completion::NotExecuted(why) => (format!("ERR {why}"), true),
+        Completion::Unknown(why) if planted::is_on(Bug::RetryProvoked) => (format!("TRYAGAIN {why}"), false),
         Completion::Unknown(why) => (format!("UNKNOWN {why}"), false),
         Completion::ReadFailed(WhyFailed::NotPossible(why @ WhyNot::Level)) => (format!("TRYAGAIN {why}"), false),
         Completion::ReadFailed(why @ (WhyFailed::NotPossible(_) | WhyFailed::Refused(_))) => {

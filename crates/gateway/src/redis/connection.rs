@@ -168,13 +168,16 @@ impl Connection {
         }
     }
 
-    /// Its first request was refused before it began. If that was `EXEC`, the transaction is over.
-    pub fn forget_multi_if_exec(&mut self, request: &Waiting) {
+    /// Its first request was refused before it began. If that was `EXEC`, the transaction is over. If it was `WATCH`, its keys are not watched, and
+    /// `EXEC` runs nothing (**R10.7**): a driver may have sent it already.
+    pub fn refused_before_it_began(&mut self, request: &Waiting) {
         let mut words = kasha_wire::requests::Request::of_kept(&request.bytes).words();
-        if words.next().is_some_and(|name| name.eq_ignore_ascii_case(b"exec")) {
+        let name = words.next().unwrap_or_default();
+        if name.eq_ignore_ascii_case(b"exec") {
             self.queued = None;
             self.forget_watched();
         }
+        self.is_unwatched |= name.eq_ignore_ascii_case(b"watch");
     }
 
     pub fn forget_watched(&mut self) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, slot_of};
 use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
@@ -82,6 +83,15 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
     doing.reply(Item::Word("QUEUED"))
 }
 
+/// What is demanded of the keys that are watched, and how many demands these are.
+fn demands(connection: &Connection) -> (Together, usize) {
+    let is_blind = planted::is_on(Bug::WatchBlind);
+    let demands: Vec<_> = connection.watched.iter().filter(|watched| !is_blind || watched.version == 0).collect();
+    let mut together = Together::default();
+    demands.iter().for_each(|watched| together.check(watched));
+    (together, demands.len())
+}
+
 /// **R10.6** All commands are one operation. Watched keys are checked before them.
 fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection), is_answered: Option<bool>) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
@@ -90,9 +100,15 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
         connection.forget_watched();
         return doing.reply(Item::Error("EXECABORT Transaction discarded because of previous errors."));
     }
-    let mut together = Together::default();
-    connection.watched.iter().for_each(|watched| together.check(watched));
-    let checks = connection.watched.len();
+    if planted::is_on(Bug::MultiSplit) && connection.watched.is_empty() {
+        let requests = connection.queued.take().expect("looked at").requests;
+        doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
+        let begins_anew =
+            |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
+        requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
+        return Begun::Answered(is_answered);
+    }
+    let (mut together, checks) = demands(connection);
     let (database, requests) = (connection.database, queued.requests.clone());
     for request in &requests {
         let words: Vec<_> = Request::of_kept(request).words().collect();
@@ -187,7 +203,7 @@ pub(super) fn note_versions(connection: &mut Connection, keys: &[Key], completio
         _ => None,
     };
     let Some(Outcome::Observed(observed)) = observed else {
-        connection.is_unwatched = true;
+        connection.is_unwatched = !planted::is_on(Bug::WatchFailedUnnoticed);
         return false;
     };
     for ((table, key), (version, value)) in keys.iter().zip(observed) {

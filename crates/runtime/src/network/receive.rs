@@ -3,7 +3,7 @@
 //! Each connection with input is read for its share of a turn, so that a busy connection starves no other. Bytes are
 //! cut into frames; a damaged frame ends its connection. The first frame must be a `Hello` or its answer (`handshake`).
 //! After that, frames go to the machine in order, except questions to the event loop (`GetUsage`, `GetTurns`), which
-//! are answered here. Lines of text go to the machine as they are, without a handshake. `now` is read after the input that
+//! are answered here. Requests of the Redis protocol go to the machine as they are, without a handshake. `now` is read after the input that
 //! it goes with was received (section 7).
 
 use std::io::{ErrorKind, Read};
@@ -13,7 +13,7 @@ use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
 use kasha_wire::link::{Handshake, ToLoop};
 use kasha_wire::message::{GetTurns, GetUsage, Goodbye, TurnsAre, UsageIs};
-use kasha_wire::{Kind, Message, lines, requests};
+use kasha_wire::{Kind, Message, requests};
 
 use super::Network;
 use crate::Clock;
@@ -118,8 +118,8 @@ impl Network {
         left
     }
 
-    /// Whoever speaks lines may end its side behind the last one, and waits for answers: the machine closes behind these. Half a
-    /// line is none.
+    /// Whoever sends requests may end its side behind the last one, and waits for replies: the machine closes behind these. Half a
+    /// request is none.
     fn is_half_closed(&mut self, id: ConnId, now: Tick, deliver: &mut impl FnMut(Tick, Input<'_>) -> bool) -> bool {
         let Some(connection) = self.table.get(id).filter(|connection| connection.phase == Phase::Up) else {
             return false;
@@ -127,7 +127,7 @@ impl Network {
         match connection.cutter {
             Cutting::Frames(_) => return false,
             Cutting::Over => return true,
-            Cutting::Lines(_) | Cutting::Requests(_) => connection.cutter = Cutting::Over,
+            Cutting::Requests(_) => connection.cutter = Cutting::Over,
         }
         self.inbound.requests_end(now, id, RequestsEnd::HalfClosed, deliver);
         true
@@ -154,10 +154,6 @@ impl Network {
             Cutting::Frames(cutter) => {
                 cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver))
             }
-            Cutting::Lines(cutter) => Ok(cutter.feed(bytes, |cut| match cut {
-                lines::Cut::Line(line) => self.on_request(id, now, (line, true), deliver),
-                lines::Cut::TooLong => self.on_no_request(id, now, "a line is too long", deliver),
-            })),
             Cutting::Requests(cutter) => Ok(cutter.feed(bytes, |cut| match cut {
                 requests::Cut::Request(request) => self.on_request(id, now, (request.bytes(), true), deliver),
                 requests::Cut::TooLarge(request) => self.on_request(id, now, (request.bytes(), false), deliver),

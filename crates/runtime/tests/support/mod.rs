@@ -20,6 +20,7 @@ use kasha_types::{
 };
 use kasha_wire::WireVersions;
 use kasha_wire::frame::{begin, end};
+use kasha_wire::requests::Request;
 use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, message};
 
 pub const CLUSTER: ClusterId = ClusterId(7);
@@ -72,14 +73,15 @@ impl Machine for Echo {
             Input::Closed(_) => {
                 self.closed.fetch_add(1, Ordering::SeqCst);
             }
-            Input::Request { from, bytes: line, .. } => {
-                let text = out.span(&[line, b"!\n"].concat());
+            Input::Request { from, bytes, .. } => {
+                let words: Vec<_> = Request::of_kept(bytes).words().collect();
+                let text = out.span(&[&words.join(&b' ')[..], b"!\n"].concat());
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 self.handled.fetch_add(1, Ordering::SeqCst);
             }
             Input::RequestsEnd { from, why } => {
                 let text = match why {
-                    RequestsEnd::Bad(_) => out.span(b"too long\n"),
+                    RequestsEnd::Bad(_) => out.span(b"no request\n"),
                     RequestsEnd::HalfClosed => out.span(b"all heard\n"),
                 };
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });

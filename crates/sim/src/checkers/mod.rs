@@ -33,6 +33,7 @@ pub(crate) mod promises;
 pub mod proposed_everywhere;
 pub mod reads_wait;
 pub mod records;
+pub mod redis_serializable;
 pub mod replay_equals_state;
 pub mod retained;
 pub mod round_trips;

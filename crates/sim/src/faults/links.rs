@@ -29,7 +29,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         act: Act::DeafFront,
-        is_possible: |_, world| !world.hosts_of_lines().is_empty(),
+        is_possible: |_, world| !world.hosts_of_fronts().is_empty(),
         cause: |nemesis, world, _| nemesis.deaf_front(world),
     },
 ];
@@ -45,7 +45,7 @@ impl Nemesis {
 
     fn deaf_front(&mut self, world: &mut World) {
         world.probes.hit("nemesis: deaf front");
-        let front = *self.rng.pick(&world.hosts_of_lines());
+        let front = *self.rng.pick(&world.hosts_of_fronts());
         let nodes = self.hosts.nodes.iter().filter(|&&node| node != front);
         let cuts = nodes.map(|&node| (node, front)).collect();
         let time = self.rng.between(millis(1_500), millis(4_000));

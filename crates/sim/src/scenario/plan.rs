@@ -92,8 +92,8 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::DistributedBlackout => distributed_blackout(rng, &mut shape, &mut intensity),
         Scenario::Wide => wide(rng, &mut shape, &mut intensity),
         Scenario::Interactive => interactive(rng, &mut shape, &mut intensity),
-        Scenario::Front => front(Fronts::Alone, rng, &mut shape, &mut intensity),
-        Scenario::FrontColocated => front(Fronts::Colocated, rng, &mut shape, &mut intensity),
+        Scenario::Redis => redis(Fronts::Alone, rng, &mut shape, &mut intensity),
+        Scenario::RedisColocated => redis(Fronts::Colocated, rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -238,10 +238,10 @@ fn wide(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.pause, shape.duration) = ((millis(0), millis(1)), millis(3_000));
 }
 
-/// Of everything that can happen to a node, to the hosts of programs, and between them. Other programs use the same keys.
-fn front(fronts: Fronts, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
-    (shape.fronts, shape.kind, shape.talkers) = (fronts, LoadKind::Lines, 3);
-    (shape.clients, shape.readers, shape.concurrency) = (2, 0, 2);
+/// Of everything that can happen to a node, to the hosts of programs, and between them. Other programs update keys of a table of their own.
+fn redis(fronts: Fronts, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.fronts, shape.kind, shape.drivers) = (fronts, LoadKind::Spread, 3);
+    (shape.clients, shape.readers, shape.concurrency) = (1, 0, 1);
     (shape.pause, shape.duration) = ((millis(1), millis(rng.between(4, 20))), millis(10_000));
     intensity.nemesis_every = millis(rng.between(300, 1_200));
     let killed = Acts { crash: 3, fast_restart: 1, torn_turn: 1, client: 2, ..Acts::default() };

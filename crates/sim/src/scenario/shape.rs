@@ -76,10 +76,10 @@ pub struct Shape {
     pub rogue: bool,
     /// Whether a program shares one session over all shards.
     pub sharer: bool,
-    /// The fronts that speak lines of text.
+    /// The fronts that speak the Redis protocol.
     pub fronts: Fronts,
-    /// Number of programs that speak lines of text with them.
-    pub talkers: usize,
+    /// Number of programs that use them.
+    pub drivers: usize,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
     /// Whether clients must be right about ClusterTime: nothing delays frames for long.
@@ -130,7 +130,7 @@ impl Shape {
             rogue: false,
             sharer: false,
             fronts: Fronts::Nowhere,
-            talkers: 0,
+            drivers: 0,
             prober: false,
             exact_time: false,
         }

@@ -7,8 +7,8 @@ use kasha_machine::Rng;
 use kasha_types::body_hash;
 
 use super::{
-    Ask, Bulk, Counters, Crowd, Distributed, Expiring, Interactive, Lines, Listing, OperationKeys, Registers,
-    Rewritten, Snapshots, Spread, Tables, Tokens, Transactions, Wide, Workload,
+    Ask, Bulk, Counters, Crowd, Distributed, Expiring, Interactive, Listing, OperationKeys, Registers, Rewritten,
+    Snapshots, Spread, Tables, Tokens, Transactions, Wide, Workload,
 };
 use crate::history::{Action, Told};
 
@@ -49,8 +49,6 @@ pub enum LoadKind {
     Expiring,
     /// A table that is listed while keys come and go.
     Listing,
-    /// What a front takes.
-    Lines,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -100,7 +98,6 @@ impl Mix {
             LoadKind::Snapshots => mix.add("snapshots", once, |_| Snapshots::default()),
             LoadKind::Distributed => mix.add("distributed", once, |_| Distributed::default()),
             LoadKind::Interactive => mix.add("interactive", once, |_| Interactive::default()),
-            LoadKind::Lines => mix.add("lines", once, |_| Lines::default()),
             LoadKind::Listing => mix.add("listing", once, |_| Listing::default()),
             LoadKind::Expiring => mix.add("expiring", once, |rng| Expiring::new(rng.between(1, 3))),
             LoadKind::Mixed => mix.add_all(tables, operation_keys),
@@ -127,7 +124,6 @@ impl Mix {
             | LoadKind::Distributed
             | LoadKind::Interactive
             | LoadKind::Expiring
-            | LoadKind::Lines
             | LoadKind::Listing => (sometimes(200), sometimes(100)),
         };
         Self { seed, turns: stream(seed, "turns"), parts: Vec::new(), short_deadlines, abandoned }
@@ -209,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    const KINDS: [LoadKind; 15] = [
+    const KINDS: [LoadKind; 14] = [
         LoadKind::Mixed,
         LoadKind::Spread,
         LoadKind::Bulky,
@@ -222,13 +218,12 @@ mod tests {
         LoadKind::Wide,
         LoadKind::Interactive,
         LoadKind::Expiring,
-        LoadKind::Lines,
         LoadKind::Listing,
         LoadKind::Tables,
     ];
 
-    /// Operations that clients send by themselves, or fronts for connections that speak another protocol, and no workload asks for.
-    const BY_SESSIONS: [&str; 3] = ["observe", "query", "batch"];
+    /// Operations that clients send by themselves, or fronts (`crate::redis`) for connections that speak another protocol, and no workload asks for.
+    const BY_SESSIONS: [&str; 3] = ["batch", "observe", "query"];
 
     type Asked = BTreeMap<&'static str, Vec<Ask>>;
 

@@ -1,4 +1,4 @@
-//! Lines of text over real sockets, beside a listener for frames: cutting, limits, bad input, closing.
+//! Requests of the Redis protocol over real sockets, beside a listener for frames: cutting, limits, bad input, closing.
 #![allow(clippy::disallowed_methods)]
 
 use std::io::{Read, Write};
@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::support::{Echo, Raw, Server};
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{Framing, Listener, LoopOptions, listen};
-use kasha_wire::lines::LINE_BYTES_MAX;
+use kasha_wire::requests::LINE_BYTES_MAX;
 
 fn start(options: LoopOptions) -> (Server, SocketAddr) {
     let (socket, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let options = LoopOptions { listen: vec![Listener { socket, framing: Framing::Lines }], ..options };
+    let options = LoopOptions { listen: vec![Listener { socket, framing: Framing::Requests }], ..options };
     (Server::start(options, |_| Echo::new()), address)
 }
 
@@ -36,7 +36,7 @@ fn each_listener_has_its_framing() {
     let (server, address) = start(LoopOptions::default());
     let (mut text, mut frames) = (Raw::connect(address), Raw::greeted(server.address));
     text.0.write_all(b"one\ntwo\r\n\nha").unwrap();
-    expect(&mut text, b"one!\ntwo!\n!\n");
+    expect(&mut text, b"one!\ntwo!\n");
     frames.send(b"a frame");
     assert_eq!(frames.answer(), b"a frame");
     text.0.write_all(b"lf\n").unwrap();
@@ -49,9 +49,9 @@ fn one_byte_at_a_time_and_any_bytes() {
     for link_delay in [Duration::ZERO, Duration::from_millis(2)] {
         let (server, address) = start(LoopOptions { link_delay, ..LoopOptions::default() });
         let mut client = Raw::connect(address);
-        let bytes: Vec<u8> = (0..=255).filter(|&byte| byte != b'\n').collect();
-        for byte in bytes.iter().chain(b"\n") {
-            client.0.write_all(&[*byte]).unwrap();
+        let bytes: Vec<u8> = (0..=255).collect();
+        for byte in [&b"*1\r\n$256\r\n"[..], &bytes, b"\r\n"].concat() {
+            client.0.write_all(&[byte]).unwrap();
         }
         expect(&mut client, &[&bytes[..], b"!\n"].concat());
         server.stop();
@@ -59,20 +59,17 @@ fn one_byte_at_a_time_and_any_bytes() {
 }
 
 #[test]
-fn a_line_too_long_is_refused_behind_what_came_before() {
+fn what_is_no_request_is_refused_behind_what_came_before() {
     let (server, address) = start(LoopOptions::default());
     let mut client = Raw::connect(address);
-    let longest = vec![b'x'; LINE_BYTES_MAX];
-    client.0.write_all(&[&longest[..], b"\n"].concat()).unwrap();
-    expect(&mut client, &[&longest[..], b"!\n"].concat());
-    client.0.write_all(&[b"before\n", &longest[..], b"yz"].concat()).unwrap();
-    expect(&mut client, b"before!\ntoo long\n");
+    client.0.write_all(&[&b"before\n"[..], &vec![b'x'; LINE_BYTES_MAX + 1]].concat()).unwrap();
+    expect(&mut client, b"before!\nno request\n");
     expect_end(&mut client);
     assert_eq!(server.stop().bad_frames, 1);
 }
 
 #[test]
-fn who_has_said_all_hears_the_answers_still_and_half_a_line_is_none() {
+fn who_has_said_all_hears_the_replies_still_and_half_a_request_is_none() {
     for link_delay in [Duration::ZERO, Duration::from_millis(2)] {
         let (server, address) = start(LoopOptions { link_delay, ..LoopOptions::default() });
         let mut client = Raw::connect(address);
@@ -85,7 +82,7 @@ fn who_has_said_all_hears_the_answers_still_and_half_a_line_is_none() {
 }
 
 #[test]
-fn half_a_line_may_not_stand_for_long_and_an_idle_connection_may() {
+fn half_a_request_may_not_stand_for_long_and_an_idle_connection_may() {
     let limits =
         Limits { stall: Duration::from_millis(200), handshake: Duration::from_millis(200), ..Limits::default() };
     let (server, address) = start(LoopOptions { limits, ..LoopOptions::default() });
