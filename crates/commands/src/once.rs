@@ -19,13 +19,13 @@ impl<'w> Once<'w> {
     /// If the request has fewer than three words.
     #[must_use]
     pub fn of(words: &'w [&'w [u8]]) -> Self {
-        match words {
-            &[_, key, option, seconds, ref command @ ..]
+        match *words {
+            [_, key, option, seconds, ref command @ ..]
                 if !command.is_empty() && option.eq_ignore_ascii_case(b"ttl") =>
             {
                 Self { key, seconds: Some(seconds), command }
             }
-            &[_, key, ref command @ ..] if !command.is_empty() => Self { key, seconds: None, command },
+            [_, key, ref command @ ..] if !command.is_empty() => Self { key, seconds: None, command },
             _ => panic!("its arity was looked at"),
         }
     }

@@ -18,6 +18,7 @@ mod gathered;
 mod info;
 mod local;
 mod multi;
+mod once;
 mod settings;
 mod tables;
 mod unknown;
@@ -40,6 +41,7 @@ use crate::resp::{self, Protocol};
 use calls::{Expected, NoCall, Together};
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
 use gathered::{Batch, Gathered, Run, Share};
+use once::OperationKey;
 use tables::{Found, Tables};
 use unknown::{Key, Unknown};
 use whole::{Asking, Next, Whole};
@@ -278,7 +280,7 @@ impl Doing<'_> {
         }
         let shard = match calls::shard_of(row, words, table, self.session) {
             Ok(Some(shard)) if !request.goes_alone => shard,
-            Ok(_) => return self.begin_alone(connection, (row, words), table, request),
+            Ok(_) => return self.begin_alone(connection, (row, words), table, request, None),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
         };
@@ -292,13 +294,14 @@ impl Doing<'_> {
         Begun::Gathered(is_answered, requests)
     }
 
-    /// Begins a command that goes with no other one.
+    /// Begins a command that goes with no other one, under an operation key or none.
     fn begin_alone(
         &mut self,
         connection: &mut Connection,
         (row, words): (&'static Row, &[&[u8]]),
         table: TableId,
         request: &Waiting,
+        once: Option<OperationKey<'_>>,
     ) -> Begun {
         let split = match calls::split(row, words, table, self.session) {
             Ok(split) => split,
@@ -308,7 +311,7 @@ impl Doing<'_> {
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
         let mut together = Together::default();
         together.push(table, &split);
-        match together.call(self.now, self.session, self.out) {
+        match together.call(self.now, once, self.session, self.out) {
             Ok(called) => {
                 let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
                 Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })

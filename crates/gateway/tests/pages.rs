@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use kasha_client::session::{Session, SessionOptions};
-use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
+use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Effect, Effects, Endpoint, Fronted, Input, Machine};
 use kasha_types::{
     ClientId, ClusterId, ClusterTime, ConfigVersion, ConnId, Epoch, Incarnation, ListVersion, NodeId, ShardId, Slot,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use kasha_client::session::CallId;
+use kasha_commands::{Command as Name, Once, find};
 use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
@@ -170,8 +171,10 @@ impl Connection {
 
     /// Its first request was refused before it began. If that was `EXEC`, the transaction is over.
     pub fn forget_multi_if_exec(&mut self, request: &Waiting) {
-        let mut words = kasha_wire::requests::Request::of_kept(&request.bytes).words();
-        if words.next().is_some_and(|name| name.eq_ignore_ascii_case(b"exec")) {
+        let words: Vec<_> = kasha_wire::requests::Request::of_kept(&request.bytes).words().collect();
+        let is_once = find(words[0]).is_some_and(|row| row.command == Name::KashaOnce);
+        let command = if is_once { Once::of(&words).command } else { &words[..] };
+        if command[0].eq_ignore_ascii_case(b"exec") {
             self.queued = None;
             self.forget_watched();
         }

@@ -11,6 +11,7 @@ use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
+use super::once::{self, OperationKey};
 use super::unknown::Key;
 use super::{Begun, Doing, local};
 
@@ -36,7 +37,8 @@ pub(super) fn begin(
             connection.queued = Some(Queued::default());
             doing.reply(Item::Ok)
         }
-        Name::Exec => execute(doing, (conn, connection), is_answered),
+        Name::Exec => execute(doing, (conn, connection), is_answered, None),
+        Name::KashaOnce => once::begin(doing, (conn, connection), words, request),
         Name::Discard => match connection.queued.take() {
             None => doing.reply(Item::Error("ERR DISCARD without MULTI")),
             Some(_) => {
@@ -82,8 +84,13 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
     doing.reply(Item::Word("QUEUED"))
 }
 
-/// **R10.6** All commands are one operation. Watched keys are checked before them.
-fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection), is_answered: Option<bool>) -> Begun {
+/// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
+pub(super) fn execute(
+    doing: &mut Doing<'_>,
+    (conn, connection): (ConnId, &mut Connection),
+    is_answered: Option<bool>,
+    once: Option<OperationKey<'_>>,
+) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
     if queued.is_spoiled || connection.is_unwatched {
         connection.queued = None;
@@ -135,7 +142,7 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
         }
         return Begun::Answered(None);
     }
-    match together.call(doing.now, doing.session, doing.out) {
+    match together.call(doing.now, once, doing.session, doing.out) {
         Ok(called) => {
             let expected = Expected::Whole { checks, commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
