@@ -3,7 +3,7 @@
 use crate::find::subcommands;
 use crate::keys::{self, KeySpec};
 use crate::reply::{Item, ReplyWriter};
-use crate::{Command, Row, find, find_told};
+use crate::{Command, Once, Row, find, find_told};
 
 /// `COMMAND`: what is said of every command.
 pub fn all(out: &mut ReplyWriter<'_>) {
@@ -86,6 +86,9 @@ pub fn keys_and_flags_of(request: &[&[u8]], out: &mut ReplyWriter<'_>) -> Result
 
 fn positions_in(request: &[&[u8]]) -> Result<Vec<(usize, crate::KeyFlags)>, NoKeys> {
     let row = request.first().and_then(|name| find(name)).ok_or(NoKeys::NoCommand)?;
+    if row.command == Command::KashaOnce {
+        return positions_in_once(row, request);
+    }
     let row = match request.get(1) {
         Some(name) if subcommands(row).next().is_some() => crate::find_sub(row, name).ok_or(NoKeys::NoCommand)?,
         Some(_) | None => row,
@@ -97,6 +100,19 @@ fn positions_in(request: &[&[u8]]) -> Result<Vec<(usize, crate::KeyFlags)>, NoKe
         return Err(NoKeys::Words);
     }
     Ok(keys::positions(row, request.len()).collect())
+}
+
+/// The keys of the command that `KASHA.ONCE` names. It names none of its own kind.
+fn positions_in_once(row: &Row, request: &[&[u8]]) -> Result<Vec<(usize, crate::KeyFlags)>, NoKeys> {
+    if !row.arity.allows(request.len()) {
+        return Err(NoKeys::Words);
+    }
+    let command = Once::of(request).command;
+    if find(command[0]).is_some_and(|named| named.command == row.command) {
+        return Err(NoKeys::None);
+    }
+    let before = request.len() - command.len();
+    Ok(positions_in(command)?.into_iter().map(|(at, flags)| (before + at, flags)).collect())
 }
 
 /// The rows that are no subcommands.

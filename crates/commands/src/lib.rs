@@ -5,7 +5,8 @@
 //! A command answers with a [`reply`], which is the same for every protocol (**R10.4**): what a record keeps of it can be told to a
 //! connection that speaks RESP2, and again to one that speaks RESP3.
 //!
-//! Names, flags, categories and positions are those of Redis 7.0; `tests/redis-7.0.txt` has what that server says of each.
+//! Names, flags, categories and positions are those of Redis 7.0; `tests/redis-7.0.txt` has what that server says of each. Redis has no command
+//! whose name begins with `kasha.`.
 
 mod bits;
 pub mod describe;
@@ -13,12 +14,14 @@ mod find;
 pub mod glob;
 pub mod keys;
 pub mod later;
+mod once;
 pub mod reply;
 mod row;
 mod table;
 
 pub use find::{find, find_sub, find_told};
 pub use keys::{KeyFlags, KeySpec};
+pub use once::Once;
 pub use reply::{Item, Items, ReplyWriter};
 pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row, TimeOfDay};
 pub use table::Command;

@@ -29,6 +29,8 @@ set_of_names! {
     NO_AUTH "no_auth";
     /// It works while a script runs for too long.
     ALLOW_BUSY "allow_busy";
+    /// Where its keys stand follows from its words: `COMMAND GETKEYS` tells them.
+    MOVABLE_KEYS "movablekeys";
 }
 
 set_of_names! {

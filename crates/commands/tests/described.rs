@@ -56,6 +56,16 @@ fn the_keys_of_a_request_are_told() {
     assert_eq!(items(&of_mset), [Item::List(2), Item::Bytes(b"a"), Item::Bytes(b"b")]);
     let of_object = keys(&[b"OBJECT", b"Encoding", b"k"]).expect("it has a key");
     assert_eq!(items(&of_object), [Item::List(1), Item::Bytes(b"k")]);
+    let of_once =
+        keys(&[b"kasha.once", b"order", b"ttl", b"60", b"MSET", b"a", b"1", b"b", b"2"]).expect("it has keys");
+    assert_eq!(of_once, of_mset);
+    // Behind a key alone, TTL is the command.
+    let of_ttl = keys(&[b"KASHA.ONCE", b"order", b"TTL", b"k"]).expect("it has a key");
+    assert_eq!(of_ttl, of_object);
+    assert_eq!(keys(&[b"kasha.once", b"order"]), Err(NoKeys::Words));
+    assert_eq!(keys(&[b"kasha.once", b"order", b"exec"]), Err(NoKeys::None));
+    assert_eq!(keys(&[b"kasha.once", b"order", b"kasha.once", b"order", b"get", b"k"]), Err(NoKeys::None));
+    assert_eq!(keys(&[b"kasha.once", b"order", b"nothing", b"k"]), Err(NoKeys::NoCommand));
     assert_eq!(keys(&[b"nothing", b"k"]), Err(NoKeys::NoCommand));
     assert_eq!(keys(&[b"object", b"nothing", b"k"]), Err(NoKeys::NoCommand));
     assert_eq!(keys(&[b"get"]), Err(NoKeys::Words));

@@ -14,40 +14,40 @@
 
 mod calls;
 mod connection;
+mod doing;
 mod gathered;
 mod info;
 mod local;
 mod multi;
+mod once;
+mod options;
 mod settings;
 mod tables;
 mod unknown;
 mod whole;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use arrayvec::ArrayVec;
 use kasha_client::session::{CallId, Completion, Session};
-use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_sub, later};
+use kasha_commands::{Item, ReplyWriter};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ConnId, TableId, Tick};
+use kasha_types::{ConnId, Tick};
 use kasha_wire::OutcomeCode;
-use kasha_wire::message::Placement;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
 use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
 use crate::resp::{self, Protocol};
-use calls::{Expected, NoCall, Together};
+use calls::Expected;
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
-use gathered::{Batch, Gathered, Run, Share};
+use doing::{Begun, Doing, row_of};
+use gathered::{Batch, Gathered, Share};
+pub use options::RedisOptions;
 use tables::{Found, Tables};
 use unknown::{Key, Unknown};
-use whole::{Asking, Next, Whole};
-
-/// The reply to a request of which a word is longer than what is kept.
-const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+use whole::{Asking, Next};
 
 /// The reply to a request that waited for one whose outcome is not known (R10.18), or for a table.
 const TRY_AGAIN: &str = "TRYAGAIN it waited for what others do not answer, and was not executed";
@@ -60,25 +60,6 @@ enum Owner {
     Batch(Batch),
     /// It is for the table of this database.
     Table(u8),
-}
-
-/// The options of a front.
-#[derive(Clone, Debug)]
-pub struct RedisOptions {
-    /// What `AUTH` asks for (`requirepass`). `None`: nothing, and whoever reaches the port may do everything.
-    pub password: Option<String>,
-    /// The port that it serves, as `CONFIG` and `INFO` tell it; 0: none.
-    pub port: u16,
-    /// Where the keys of a database are that the front makes: in one shard, as in one server of Redis, or in all of them.
-    pub placement: Placement,
-    /// The connections that it may have, as `CONFIG` and `INFO` tell: the shell refuses more.
-    pub clients_max: usize,
-}
-
-impl Default for RedisOptions {
-    fn default() -> Self {
-        Self { password: None, port: 0, placement: Placement::OneShard, clients_max: 10_000 }
-    }
 }
 
 /// The front.
@@ -106,33 +87,6 @@ pub struct RedisFront {
     scratch: Vec<u8>,
 }
 
-/// What a request is begun with.
-struct Doing<'d> {
-    now: Tick,
-    session: &'d mut Session,
-    options: &'d RedisOptions,
-    clients: usize,
-    unknown: &'d Unknown,
-    gathered: &'d mut Gathered,
-    run_memory: &'d mut PartsBuffer,
-    out: &'d mut Effects,
-    scratch: &'d mut Vec<u8>,
-}
-
-/// What became of a request.
-enum Begun {
-    /// The scratch buffer has its reply. Whether it is answered, if that is known already.
-    Answered(Option<bool>),
-    /// It is the last one, and answered.
-    Ended,
-    /// The connection waits for this.
-    Waits(Outstanding),
-    /// It is gathered, with these requests behind it. Whether it is answered.
-    Gathered(bool, VecDeque<Waiting>),
-    /// It begins anew when this is over.
-    Blocked(Blocked),
-}
-
 fn send(to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) {
     if replies.is_empty() {
         return;
@@ -141,229 +95,6 @@ fn send(to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) {
     resp::write(replies, protocol, out.arena());
     let head = out.span_from(mark);
     out.push(Effect::Send { to: Endpoint::Conn(to), head, tail: None, gate: Gate::Now });
-}
-
-/// The row of the command that these words are, or the reply to those that are none.
-fn row_of(words: &[&[u8]]) -> Result<&'static Row, String> {
-    /// Bytes of all arguments that are told.
-    const TOLD_MAX: usize = 128;
-    let name = words[0];
-    let Some(row) = find(name) else {
-        let shown = local::shown(name);
-        if later::is_later(name) {
-            return Err(format!(
-                "ERR '{}' is a command of Redis that Kasha does not know yet",
-                shown.to_ascii_lowercase()
-            ));
-        }
-        let mut arguments = String::new();
-        for word in &words[1..] {
-            if arguments.len() >= TOLD_MAX {
-                break;
-            }
-            let left = TOLD_MAX - arguments.len();
-            arguments += &format!("'{}' ", local::shown(&word[..word.len().min(left)]));
-        }
-        return Err(format!("ERR unknown command '{shown}', with args beginning with: {arguments}"));
-    };
-    let found = words.get(1).and_then(|sub| find_sub(row, sub)).unwrap_or(row);
-    match found.arity.allows(words.len()) {
-        true => Ok(found),
-        false => Err(format!("ERR wrong number of arguments for '{}' command", found.name)),
-    }
-}
-
-impl Doing<'_> {
-    fn reply(&mut self, item: Item<'_>) -> Begun {
-        ReplyWriter(self.scratch).item(item);
-        Begun::Answered(None)
-    }
-
-    fn table(&self, database: u8) -> Option<TableId> {
-        tables::table(database, self.session)
-    }
-
-    /// Answers a command that the front can answer by itself, in the scratch buffer.
-    fn answer(&mut self, row: &Row, words: &[&[u8]], connection: &mut Connection) {
-        let Self { now, ref session, options, clients, .. } = *self;
-        let known = local::Known { session, options, clients, unix: session.unix_time(now) };
-        local::answer(row, words, known, connection, &mut ReplyWriter(self.scratch));
-    }
-
-    fn known(&self) -> local::Known<'_> {
-        let Self { now, ref session, options, clients, .. } = *self;
-        local::Known { session, options, clients, unix: session.unix_time(now) }
-    }
-
-    /// Begins a command of no key.
-    fn begin_whole(
-        &mut self,
-        (conn, connection): (ConnId, &mut Connection),
-        (row, words): (&'static Row, &[&[u8]]),
-        is_answered: Option<bool>,
-    ) -> Begun {
-        // R10.18: what nobody knows the outcome of comes first, whatever its keys are.
-        if self.unknown.has(conn, Vec::new) {
-            return Begun::Blocked(Blocked::Unknown);
-        }
-        let database = connection.database;
-        let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-        let mut asking = Asking { now: self.now, table, session: self.session, out: self.out };
-        let (whole, next) = Whole::begin(row, words, &mut asking);
-        match (whole, next) {
-            (Some(whole), Next::Asks(call)) => {
-                let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
-                let expected = Expected::Pages(table, Box::new(whole));
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
-            }
-            (_, Next::Replies(reply)) => {
-                self.scratch.extend_from_slice(&reply);
-                Begun::Answered(None)
-            }
-            (None, Next::Asks(_)) => unreachable!("who asks is under way"),
-        }
-    }
-
-    /// Begins a request that has been taken.
-    fn begin(&mut self, (conn, connection): (ConnId, &mut Connection), request: &Waiting) -> Begun {
-        if request.is_cut {
-            connection.spoil();
-            return self.reply(Item::Error(TOO_LONG));
-        }
-        let (few, many);
-        let words = match words_of(&request.bytes) {
-            Some(words) => {
-                few = words;
-                &few[..]
-            }
-            None => {
-                many = Request::of_kept(&request.bytes).words().collect::<Vec<_>>();
-                &many[..]
-            }
-        };
-        let row = match row_of(words) {
-            Ok(row) => row,
-            Err(text) => {
-                connection.spoil();
-                return self.reply(Item::Error(&text));
-            }
-        };
-        if !connection.is_authenticated && !matches!(row.command, Name::Auth | Name::Hello | Name::Quit | Name::Reset) {
-            connection.spoil();
-            return self.reply(Item::Error("NOAUTH Authentication required."));
-        }
-        if let Some(begun) = multi::begin(self, (conn, connection), (row, words), request) {
-            return begun;
-        }
-        match row.class {
-            Class::Local if row.command == Name::Time && self.known().unix.is_none() => {
-                self.begin_whole((conn, connection), (row, words), request.is_answered)
-            }
-            Class::Local => {
-                self.answer(row, words, connection);
-                if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
-            }
-            Class::Composed => self.begin_whole((conn, connection), (row, words), request.is_answered),
-            Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
-        }
-    }
-
-    /// Begins a command on keys. If these are of one shard, so do those behind it that are of this shard, too.
-    fn begin_on_keys(
-        &mut self,
-        (conn, connection): (ConnId, &mut Connection),
-        (row, words): (&'static Row, &[&[u8]]),
-        request: &Waiting,
-    ) -> Begun {
-        let database = connection.database;
-        let Some(table) = self.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-        if self.unknown.has(conn, || calls::keys_of(table, row, words)) {
-            return Begun::Blocked(Blocked::Unknown);
-        }
-        let shard = match calls::shard_of(row, words, table, self.session) {
-            Ok(Some(shard)) if !request.goes_alone => shard,
-            Ok(_) => return self.begin_alone(connection, (row, words), table, request),
-            Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
-            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
-        };
-        let mut run = Run::new((table, shard), std::mem::take(self.run_memory), self.session);
-        if run.push(row, words).is_err() {
-            return self.reply(Item::Error(&calls::too_long(row)));
-        }
-        let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
-        let requests = self.gather((conn, connection), &mut run, (table, shard));
-        *self.run_memory = self.gathered.push(conn, run);
-        Begun::Gathered(is_answered, requests)
-    }
-
-    /// Begins a command that goes with no other one.
-    fn begin_alone(
-        &mut self,
-        connection: &mut Connection,
-        (row, words): (&'static Row, &[&[u8]]),
-        table: TableId,
-        request: &Waiting,
-    ) -> Begun {
-        let split = match calls::split(row, words, table, self.session) {
-            Ok(split) => split,
-            Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
-            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(connection.database)),
-        };
-        let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
-        let mut together = Together::default();
-        together.push(table, &split);
-        match together.call(self.now, self.session, self.out) {
-            Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
-                self.session.abandon(called.call);
-                ReplyWriter(self.scratch).item(Item::Ok);
-                Begun::Answered(Some(is_answered))
-            }
-            Ok(called) => {
-                let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
-            }
-            Err(why) => {
-                ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
-                Begun::Answered(Some(is_answered))
-            }
-        }
-    }
-
-    /// Takes those requests that can go on a run.
-    fn gather(
-        &mut self,
-        (conn, connection): (ConnId, &mut Connection),
-        run: &mut Run,
-        (table, shard): gathered::Place,
-    ) -> VecDeque<Waiting> {
-        let mut requests = VecDeque::new();
-        while connection.requests.front().is_some_and(|next| self.goes_on(conn, run, next, (table, shard))) {
-            let mut next = connection.take_request().expect("it was looked at");
-            next.is_answered = Some(next.is_answered.unwrap_or_else(|| connection.is_answered()));
-            requests.push_back(next);
-        }
-        requests
-    }
-
-    /// Takes the command of a request on a run, if it can go there.
-    fn goes_on(&self, conn: ConnId, run: &mut Run, request: &Waiting, (table, shard): gathered::Place) -> bool {
-        if request.is_cut || request.goes_alone {
-            return false;
-        }
-        let Some(words) = words_of(&request.bytes) else { return false };
-        let Ok(row) = row_of(&words) else { return false };
-        row.class.number().is_some()
-            && calls::shard_of(row, &words, table, self.session) == Ok(Some(shard))
-            && !self.unknown.has(conn, || calls::keys_of(table, row, &words))
-            && run.push(row, &words).is_ok()
-    }
-}
-
-/// The words of a request that has a few, as most have.
-fn words_of(request: &[u8]) -> Option<ArrayVec<&[u8], 8>> {
-    let mut all = ArrayVec::new();
-    Request::of_kept(request).words().try_for_each(|word| all.try_push(word)).ok()?;
-    Some(all)
 }
 
 impl RedisFront {

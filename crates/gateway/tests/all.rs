@@ -1,5 +1,6 @@
 //! All integration tests of this crate, as one program.
 
 mod hostile;
+mod once;
 mod pages;
 mod redis;

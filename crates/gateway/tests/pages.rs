@@ -22,13 +22,13 @@ const TABLE: TableId = TableId(7);
 const CONN: ConnId = ConnId(1);
 const SPLIT: u16 = 8192;
 
-struct World {
+pub(super) struct World {
     front: Fronted<RedisFront, Session>,
     effects: Effects,
     now: Tick,
-    said: String,
+    pub(super) said: String,
     /// Frames to servers that nobody has looked at.
-    sent: Vec<(Endpoint, Vec<u8>)>,
+    pub(super) sent: Vec<(Endpoint, Vec<u8>)>,
 }
 
 fn configuration() -> Configuration {
@@ -75,7 +75,7 @@ fn configuration() -> Configuration {
 }
 
 impl World {
-    fn at(level: Level, origin: Option<UnixMillis>) -> Self {
+    pub(super) fn at(level: Level, origin: Option<UnixMillis>) -> Self {
         Self::drawn(1, level, origin)
     }
 
@@ -117,7 +117,7 @@ impl World {
         self.frame(from, Kind::Message, &frame);
     }
 
-    fn frame(&mut self, from: Endpoint, kind: Kind, frame: &[u8]) {
+    pub(super) fn frame(&mut self, from: Endpoint, kind: Kind, frame: &[u8]) {
         let input = Input::Frame { from, kind: kind as u8, payload: &frame[FRAME_HEADER_BYTES..] };
         self.front.step(self.now, input, &mut self.effects);
         self.end_turn();
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// A request, and a PING behind it.
-    fn ask(&mut self, words: &[&str]) {
+    pub(super) fn ask(&mut self, words: &[&str]) {
         self.said.clear();
         for words in [words, &["PING"]] {
             let mut bytes = format!("*{}\r\n", words.len());

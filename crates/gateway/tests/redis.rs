@@ -98,6 +98,11 @@ impl World {
     }
 }
 
+/// What is said to a program that sends this, at once.
+pub(super) fn told(bytes: &[u8]) -> String {
+    World::told(bytes)
+}
+
 #[test]
 fn r10_1_what_is_answered_at_once_waits_for_what_is_not() {
     let mut world = World::new();
@@ -242,7 +247,9 @@ fn r10_5_a_front_that_ends_takes_nothing_more_and_closes_behind_what_was_sent() 
 }
 
 fn word() -> impl Strategy<Value = Vec<u8>> {
-    const KNOWN: [&str; 24] = [
+    const KNOWN: [&str; 26] = [
+        "kasha.once",
+        "ttl",
         "scan",
         "keys",
         "dbsize",

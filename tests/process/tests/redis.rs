@@ -148,6 +148,74 @@ fn every_node_speaks_the_protocol_and_a_lost_one_takes_nothing_with_it() {
 }
 
 impl Program {
+    /// What a request is told in the end, by a cluster in which a node may have died. What is not known, or was not executed, is asked again.
+    fn ask_until_told(&mut self, line: &str) -> String {
+        for _ in 0..100 {
+            let told = self.ask(line);
+            if !told.starts_with("-UNKNOWN ") && !told.starts_with("-TRYAGAIN ") {
+                return told;
+            }
+        }
+        panic!("nobody answers {line}");
+    }
+}
+
+#[test]
+fn r4_9_what_has_a_name_runs_once_whoever_sends_it_again_and_wherever() {
+    let mut cluster = Cluster::start_with_redis("redis-once", "500ms", 3);
+    let mut programs: Vec<_> = (1..=3).map(|node| Program::connect(cluster.redis_port_of(node))).collect();
+    for program in &mut programs {
+        assert_eq!(program.ask("KASHA.ONCE first TTL 3600 INCR visits"), ":1");
+        assert!(
+            program.ask("KASHA.ONCE first INCRBY visits 2").starts_with("-MISMATCH "),
+            "the same key, another command"
+        );
+        // Of several shards; what is written between is not undone by a repetition.
+        assert_eq!(program.ask("KASHA.ONCE first MSET a 1 b 1 c 1 d 1"), "+OK");
+        program.send(&["MULTI", "INCR a", "INCR b", "INCR c", "INCR d", "GET nothing", "KASHA.ONCE second EXEC"]);
+        let heard: Vec<_> = (0..12).map(|_| program.hear()).collect();
+        assert_eq!(heard[6..], ["*5", ":2", ":2", ":2", ":2", "$-1"]);
+        program.send(&["MULTI", "INCR a", "KASHA.ONCE second EXEC"]);
+        let heard: Vec<_> = (0..3).map(|_| program.hear()).collect();
+        assert!(heard[2].starts_with("-MISMATCH "), "{heard:?}");
+        // A reading is kept, too.
+        program.send(&["KASHA.ONCE third GET visits"]);
+        assert_eq!((program.hear(), program.hear()), ("$1".into(), "1".into()));
+    }
+    // A node dies with what its connections have asked for. Who asks again elsewhere is told what was done.
+    const ASKING: usize = 4;
+    const ASKED: usize = 20;
+    let mut counted = 1;
+    for lost in 1..=3u16 {
+        let mut askers: Vec<_> = (0..ASKING).map(|_| Program::connect(cluster.redis_port_of(lost))).collect();
+        let line = |asker: usize, number: usize| format!("KASHA.ONCE lost-{lost}-{asker}-{number} INCR visits");
+        let lines_of = |asker| (0..ASKED).map(|number| line(asker, number)).collect::<Vec<_>>();
+        for (asker, program) in askers.iter_mut().enumerate() {
+            let lines = lines_of(asker);
+            program.send(&lines.iter().map(|line| &line[..]).collect::<Vec<_>>());
+        }
+        let heard: Vec<_> = askers.iter_mut().map(|program| [program.hear(), program.hear()]).collect();
+        cluster.kill(lost);
+        let other = &mut programs[usize::from(lost % 3)];
+        let mut told = Vec::new();
+        for (asker, heard) in heard.iter().enumerate() {
+            let again: Vec<_> = lines_of(asker).iter().map(|line| other.ask_until_told(line)).collect();
+            assert_eq!(again[..heard.len()], heard[..], "the same reply");
+            told.extend(again);
+        }
+        counted += ASKING * ASKED;
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), ASKING * ASKED, "each counted for itself");
+        assert_eq!(other.ask_until_told("INCRBY visits 0"), format!(":{counted}"), "and once");
+        cluster.start_node(lost);
+        cluster.wait_until_healthy();
+        programs[usize::from(lost) - 1] = Program::connect(cluster.redis_port_of(lost));
+    }
+    cluster.is_unharmed();
+}
+
+impl Program {
     /// The next reply, as a list of words.
     fn list(&mut self) -> Vec<String> {
         let head = self.hear();

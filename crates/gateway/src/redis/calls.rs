@@ -15,6 +15,7 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::{OutcomeCode, Read};
 
 use super::connection::Watched;
+use super::once::{self, OperationKey};
 use super::unknown::Key;
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
@@ -180,14 +181,22 @@ impl Together {
         self.merges
     }
 
-    /// Makes the call. What only reads keys of one shard is a query; of several, it is a transaction, as what changes something.
-    pub fn call(self, now: Tick, session: &mut Session, out: &mut Effects) -> Result<Called, WhyNot> {
+    /// Makes the call. What only reads keys of one shard is a query; of several, or under an operation key, it is a transaction, as what changes
+    /// something.
+    pub fn call(
+        self,
+        now: Tick,
+        once: Option<OperationKey<'_>>,
+        session: &mut Session,
+        out: &mut Effects,
+    ) -> Result<Called, WhyNot> {
         let deadline = Some(now.after(COMMAND_DEADLINE));
-        let is_query = !self.changes && self.shards.len() == 1;
+        let is_query = !self.changes && self.shards.len() == 1 && once.is_none();
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
-                let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
+                let options =
+                    CallOptions { deadline, operation_key: once, cancel_on_deadline: true, ..CallOptions::default() };
                 session.update_encoded(now, table, &operation?, &options, out)
             }
             true => {
@@ -221,6 +230,9 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         Completion::Executed { result, .. } | Completion::Read { result } => &result[..],
         failed => return out.item(Item::Error(&failure(failed).0)),
     };
+    if result.first() == Some(&(OutcomeCode::OperationKeyMismatch as u8)) {
+        return out.item(Item::Error(once::MISMATCH));
+    }
     if result.first() != Some(&(OutcomeCode::Done as u8)) {
         return match expected {
             Expected::Whole { checks, .. } if fails_a_check(result, *checks) => out.item(Item::NoList),

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use kasha_client::session::CallId;
+use kasha_commands::{Command as Name, Once, find};
 use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
@@ -171,8 +172,10 @@ impl Connection {
     /// Its first request was refused before it began. If that was `EXEC`, the transaction is over. If it was `WATCH`, its keys are not watched, and
     /// `EXEC` runs nothing (**R10.7**): a driver may have sent it already.
     pub fn refused_before_it_began(&mut self, request: &Waiting) {
-        let mut words = kasha_wire::requests::Request::of_kept(&request.bytes).words();
-        let name = words.next().unwrap_or_default();
+        let words: Vec<_> = kasha_wire::requests::Request::of_kept(&request.bytes).words().collect();
+        let is_once = words.first().and_then(|name| find(name)).is_some_and(|row| row.command == Name::KashaOnce);
+        let command = if is_once { Once::of(&words).command } else { &words[..] };
+        let name = command.first().copied().unwrap_or_default();
         if name.eq_ignore_ascii_case(b"exec") {
             self.queued = None;
             self.forget_watched();

@@ -7,7 +7,8 @@ use kasha_client::session::Session;
 use kasha_wire::ShardPhase;
 
 use super::connection::{Connection, DATABASES, Replies};
-use super::{RedisOptions, info, settings};
+use super::options::RedisOptions;
+use super::{info, settings};
 use crate::resp::Protocol;
 
 /// The version of Redis that a front says it is: drivers and programs look at it (REDIS 3).

@@ -12,8 +12,10 @@ use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
+use super::doing::{Begun, Doing};
+use super::local;
+use super::once::{self, OperationKey};
 use super::unknown::Key;
-use super::{Begun, Doing, local};
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
 const QUEUED_MAX: usize = 1024;
@@ -37,7 +39,8 @@ pub(super) fn begin(
             connection.queued = Some(Queued::default());
             doing.reply(Item::Ok)
         }
-        Name::Exec => execute(doing, (conn, connection), is_answered),
+        Name::Exec => execute(doing, (conn, connection), is_answered, None),
+        Name::KashaOnce => once::begin(doing, (conn, connection), words, request),
         Name::Discard => match connection.queued.take() {
             None => doing.reply(Item::Error("ERR DISCARD without MULTI")),
             Some(_) => {
@@ -92,8 +95,13 @@ fn demands(connection: &Connection) -> (Together, usize) {
     (together, demands.len())
 }
 
-/// **R10.6** All commands are one operation. Watched keys are checked before them.
-fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection), is_answered: Option<bool>) -> Begun {
+/// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
+pub(super) fn execute(
+    doing: &mut Doing<'_>,
+    (conn, connection): (ConnId, &mut Connection),
+    is_answered: Option<bool>,
+    once: Option<OperationKey<'_>>,
+) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
     if queued.is_spoiled || connection.is_unwatched {
         connection.queued = None;
@@ -112,7 +120,7 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
     let (database, requests) = (connection.database, queued.requests.clone());
     for request in &requests {
         let words: Vec<_> = Request::of_kept(request).words().collect();
-        let row = super::row_of(&words).expect("looked at when it was queued");
+        let row = super::doing::row_of(&words).expect("looked at when it was queued");
         if row.class == Class::Local {
             let mut reply = Vec::new();
             local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
@@ -151,7 +159,7 @@ fn execute(doing: &mut Doing<'_>, (conn, connection): (ConnId, &mut Connection),
         }
         return Begun::Answered(None);
     }
-    match together.call(doing.now, doing.session, doing.out) {
+    match together.call(doing.now, once, doing.session, doing.out) {
         Ok(called) => {
             let expected = Expected::Whole { checks, commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());

@@ -1,0 +1,206 @@
+//! `KASHA.ONCE` beside a cluster of two shards whose nodes a test speaks for: what goes to them, and what is told of their answers.
+
+use kasha_machine::Endpoint;
+use kasha_types::ClusterTime;
+use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
+use kasha_wire::frame::FRAME_HEADER_BYTES;
+use kasha_wire::hot::{AnswerView, ReadAnswerView, ReadView, RequestView};
+use kasha_wire::{Body, Kind, Level, OutcomeCode};
+
+use super::pages::World;
+use super::redis::told;
+
+/// What the cluster's time is when a world begins.
+const NOW: ClusterTime = ClusterTime(1_000);
+
+/// An update that was sent.
+struct Sent {
+    to: Endpoint,
+    payload: Vec<u8>,
+}
+
+impl Sent {
+    fn body(&self) -> Body<'_> {
+        let view = RequestView::decode(&self.payload).expect("a request");
+        Body::decode(view.body).expect("a body")
+    }
+
+    fn operation_key(&self) -> (&str, u64, u64) {
+        let body = self.body();
+        let key = std::str::from_utf8(body.operation_key.expect("it has one")).expect("text");
+        (key, body.head.not_after.0 - NOW.0, body.fingerprint())
+    }
+}
+
+impl World {
+    fn updates(&mut self) -> Vec<Sent> {
+        let requests = self.sent.drain(..).filter(|(_, frame)| frame[12] == Kind::Request as u8);
+        requests.map(|(to, frame)| Sent { to, payload: frame[FRAME_HEADER_BYTES..].to_vec() }).collect()
+    }
+
+    /// The only update that these words become.
+    fn update(&mut self, words: &[&str]) -> Sent {
+        self.ask(words);
+        let mut updates = self.updates();
+        assert_eq!((updates.len(), &self.said[..]), (1, ""), "{words:?}");
+        updates.remove(0)
+    }
+
+    /// A key is watched, and has a value of this version.
+    fn watch(&mut self, key: &str, version: u64) {
+        self.ask(&["WATCH", key]);
+        let mut reads = self.sent.drain(..).filter(|(_, frame)| frame[12] == Kind::Read as u8);
+        let (to, frame) = reads.next().expect("it looks at the key");
+        drop(reads);
+        let read_id = ReadView::decode(&frame[FRAME_HEADER_BYTES..]).expect("a read").read_id;
+        let mut result = vec![OutcomeCode::Done as u8];
+        result.extend_from_slice(&1_u32.to_le_bytes());
+        result.extend_from_slice(&version.to_le_bytes());
+        result.push(u8::from(true));
+        result.extend_from_slice(&1_u32.to_le_bytes());
+        result.push(b'5');
+        let mut answer = Vec::new();
+        ReadAnswerView { read_id, result: &result }.encode(&[], &mut answer);
+        self.frame(to, Kind::ReadAnswer, &answer);
+        assert_eq!(self.said, "+OK\r\n+PONG\r\n");
+    }
+
+    fn answer(&mut self, update: &Sent, result: &[u8]) {
+        let view = RequestView::decode(&update.payload).expect("a request");
+        let (rpc, envelope) = (update.body().head.rpc, view.envelope);
+        let (epoch, attempt, shard) = (envelope.epoch, envelope.attempt, envelope.shard);
+        let mut frame = Vec::new();
+        AnswerView { rpc, epoch, attempt, synced: true, shard, result }.encode(&[], &mut frame);
+        self.frame(update.to, Kind::Answer, &frame);
+    }
+}
+
+fn world() -> World {
+    World::at(Level::COMMANDS, None)
+}
+
+/// The result of a transaction whose only part told this number.
+fn number(number: i64) -> Vec<u8> {
+    let mut reply = Vec::new();
+    kasha_commands::ReplyWriter(&mut reply).item(kasha_commands::Item::Number(number));
+    let mut result = vec![OutcomeCode::Done as u8];
+    result.extend_from_slice(&1_u32.to_le_bytes());
+    result.push(0);
+    result.extend_from_slice(&u32::try_from(reply.len() + 1).expect("short").to_le_bytes());
+    result.push(OutcomeCode::Done as u8);
+    result.extend_from_slice(&reply);
+    result
+}
+
+#[test]
+fn r4_9_a_command_goes_under_its_key_and_a_mismatch_is_told() {
+    let mut world = world();
+    let first = world.update(&["KASHA.ONCE", "order-42", "INCR", "visits"]);
+    let (key, millis, fingerprint) = first.operation_key();
+    assert_eq!((key, millis), ("order-42", OPERATION_KEY_TTL_MILLIS));
+    world.answer(&first, &number(7));
+    assert_eq!(world.said, ":7\r\n+PONG\r\n");
+    // The same command is the same whatever its case, and however long its key is remembered.
+    let again = world.update(&["kasha.once", "order-42", "Ttl", "60", "incr", "visits"]);
+    assert_eq!(again.operation_key(), ("order-42", 60_000, fingerprint));
+    world.answer(&again, &number(7));
+    let other = world.update(&["KASHA.ONCE", "order-42", "INCRBY", "visits", "2"]);
+    assert_ne!(other.operation_key().2, fingerprint);
+    world.answer(&other, &[OutcomeCode::OperationKeyMismatch as u8]);
+    assert!(world.said.starts_with("-MISMATCH ") && world.said.contains("(K0334)\r\n+PONG\r\n"), "{}", world.said);
+}
+
+/// A query keeps nothing: what only reads goes as an update, too.
+#[test]
+fn what_only_reads_is_an_update_under_a_key() {
+    let mut world = world();
+    let read = world.update(&["KASHA.ONCE", "order-42", "TTL", "visits"]);
+    assert_eq!(read.operation_key().0, "order-42");
+    world.answer(&read, &number(-2));
+    assert_eq!(world.said, ":-2\r\n+PONG\r\n");
+}
+
+#[test]
+fn keys_of_several_shards_are_one_operation() {
+    let mut world = world();
+    world.ask(&["KASHA.ONCE", "order-42", "MSET", "a", "1", "b", "2", "c", "3", "d", "4"]);
+    let updates = world.updates();
+    assert_eq!(updates.len(), 2, "each shard is asked");
+    assert_eq!(updates[0].operation_key(), updates[1].operation_key());
+    assert_eq!(updates[0].body().first_key().1, b"a");
+}
+
+#[test]
+fn exec_goes_under_its_key_and_leaves_the_transaction() {
+    let mut world = world();
+    for words in [&["MULTI"][..], &["INCR", "visits"]] {
+        world.ask(words);
+    }
+    // PING was queued twice.
+    let exec = world.update(&["KASHA.ONCE", "order-42", "EXEC"]);
+    assert_eq!(exec.operation_key().0, "order-42");
+    world.answer(&exec, &number(1));
+    assert_eq!(world.said, "*3\r\n+PONG\r\n:1\r\n+PONG\r\n+PONG\r\n");
+    let plain = world.update(&["INCR", "visits"]);
+    assert_eq!(plain.body().operation_key, None);
+}
+
+/// No reply says that a refusal was kept, so that the next attempt, with what the keys are then, is not refused for ever.
+#[test]
+fn exec_of_watched_keys_is_refused_and_its_transaction_over() {
+    let mut world = world();
+    world.watch("visits", 3);
+    world.ask(&["MULTI"]);
+    world.ask(&["KASHA.ONCE", "order-42", "EXEC"]);
+    assert!(world.said.starts_with("-ERR KASHA.ONCE does not go with WATCH"), "{}", world.said);
+    assert!(world.updates().is_empty());
+    world.ask(&["EXEC"]);
+    assert_eq!(world.said, "-ERR EXEC without MULTI\r\n+PONG\r\n");
+}
+
+#[test]
+fn what_has_no_record_is_refused_by_its_name() {
+    for words in ["PING", "SCAN 0", "MULTI", "WATCH k", "UNWATCH", "DISCARD", "CONFIG GET x", "SELECT 1", "QUIT"] {
+        let said = told(format!("KASHA.ONCE o {words}\r\n").as_bytes());
+        let name = words.split(' ').next().expect("a word").to_ascii_lowercase();
+        assert!(said.starts_with(&format!("-ERR '{name}' cannot go under KASHA.ONCE")), "{said}");
+    }
+    for (words, refusal) in [
+        ("OBJECT ENCODING k", "-ERR 'object' cannot go under KASHA.ONCE"),
+        ("KASHA.ONCE p INCR k", "-ERR 'kasha.once' cannot go under KASHA.ONCE"),
+        ("EXEC", "-ERR EXEC without MULTI\r\n"),
+        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
+        ("nonsense k", "-ERR unknown command 'nonsense'"),
+        ("LPUSH k 1", "-ERR 'lpush' is a command of Redis that Kasha does not know yet"),
+        ("TTL x INCR k", "-ERR value is not an integer or out of range\r\n"),
+        ("TTL 0 INCR k", "-ERR invalid expire time in 'kasha.once' command\r\n"),
+        ("TTL 9223372036854775807 INCR k", "-ERR invalid expire time in 'kasha.once' command\r\n"),
+    ] {
+        let said = told(format!("KASHA.ONCE o {words}\r\n").as_bytes());
+        assert!(said.starts_with(refusal), "{said}");
+    }
+    assert_eq!(told(b"KASHA.ONCE o\r\n"), "-ERR wrong number of arguments for 'kasha.once' command\r\n");
+    let long = "o".repeat(129);
+    for key in [&b"\"\""[..], long.as_bytes()] {
+        let said = told(&[b"KASHA.ONCE ", key, b" INCR k\r\n"].concat());
+        assert!(said.starts_with("-ERR an operation key has 1 to 128 bytes") && said.contains("(K0308)"), "{said}");
+    }
+}
+
+#[test]
+fn in_a_transaction_it_stands_before_exec_alone() {
+    let spoiled = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    let said = told(b"MULTI\r\nKASHA.ONCE o INCR k\r\nKASHA.ONCE o EXEC\r\nEXEC\r\n");
+    let lines: Vec<_> = said.split_inclusive("\r\n").collect();
+    assert!(lines[1].starts_with("-ERR KASHA.ONCE is not allowed in a transaction, except before EXEC"), "{said}");
+    assert_eq!((lines[2], lines[3]), (spoiled, "-ERR EXEC without MULTI\r\n"));
+    let said = told(b"MULTI\r\nKASHA.ONCE o nonsense\r\nEXEC\r\n");
+    assert!(said.ends_with(spoiled), "{said}");
+    // What is not asked of a shard is not kept: the front answers it each time.
+    assert_eq!(told(b"MULTI\r\nPING\r\nKASHA.ONCE o TTL 9 EXEC\r\n"), "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n");
+    let said = told(b"MULTI\r\nPING\r\nKASHA.ONCE o TTL -9 EXEC\r\nEXEC\r\n");
+    assert!(
+        said.ends_with("-ERR invalid expire time in 'kasha.once' command\r\n-ERR EXEC without MULTI\r\n"),
+        "{said}"
+    );
+}
