@@ -15,10 +15,16 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::{OutcomeCode, Read};
 
 use super::connection::Watched;
-use super::once::{self, OperationKey};
 use super::unknown::Key;
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
+
+/// An operation key and its time to live in milliseconds.
+pub type OperationKey<'k> = (&'k [u8], u64);
+
+/// The reply to a request whose operation key stands for another one.
+pub const MISMATCH: &str =
+    "MISMATCH the operation key was used with a different request; use a new key for a new operation (K0334)";
 
 /// How the replies of a command's parts become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,7 +237,7 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         failed => return out.item(Item::Error(&failure(failed).0)),
     };
     if result.first() == Some(&(OutcomeCode::OperationKeyMismatch as u8)) {
-        return out.item(Item::Error(once::MISMATCH));
+        return out.item(Item::Error(MISMATCH));
     }
     if result.first() != Some(&(OutcomeCode::Done as u8)) {
         return match expected {

@@ -11,10 +11,9 @@ use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::requests::Request;
 
-use super::calls::{self, Expected, NoCall, Together};
+use super::calls::{self, Expected, NoCall, OperationKey, Together};
 use super::connection::{Blocked, Connection, Outstanding, Waiting};
 use super::gathered::{self, Gathered, Run};
-use super::once::OperationKey;
 use super::options::RedisOptions;
 use super::unknown::Unknown;
 use super::whole::{Asking, Next, Whole};

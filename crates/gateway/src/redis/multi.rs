@@ -10,11 +10,11 @@ use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
 
-use super::calls::{self, Expected, NoCall, Together};
+use super::calls::{self, Expected, NoCall, OperationKey, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
 use super::doing::{Begun, Doing};
 use super::local;
-use super::once::{self, OperationKey};
+use super::once;
 use super::unknown::Key;
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
@@ -151,13 +151,7 @@ pub(super) fn execute(
     connection.queued = None;
     connection.forget_watched();
     if together.is_answered() {
-        let merges = together.into_merges();
-        doing.reply(Item::List(u32::try_from(merges.len()).expect("a limit")));
-        for merge in merges {
-            let calls::Merge::Fixed(reply) = merge else { unreachable!("nothing has to be asked") };
-            doing.scratch.extend_from_slice(&reply);
-        }
-        return Begun::Answered(None);
+        return answer(doing, together.into_merges());
     }
     match together.call(doing.now, once, doing.session, doing.out) {
         Ok(called) => {
@@ -168,6 +162,16 @@ pub(super) fn execute(
         }
         Err(why) => doing.reply(Item::Error(&format!("ERR {why}"))),
     }
+}
+
+/// The replies of commands that the front has answered by itself.
+fn answer(doing: &mut Doing<'_>, merges: Vec<calls::Merge>) -> Begun {
+    doing.reply(Item::List(u32::try_from(merges.len()).expect("a limit")));
+    for merge in merges {
+        let calls::Merge::Fixed(reply) = merge else { unreachable!("nothing has to be asked") };
+        doing.scratch.extend_from_slice(&reply);
+    }
+    Begun::Answered(None)
 }
 
 /// **R10.7** The versions of the keys are looked at; `EXEC` demands that they are what they were.

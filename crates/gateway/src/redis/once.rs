@@ -8,16 +8,10 @@ use kasha_commands::{Class, Command as Name, Item, Once, Row};
 use kasha_types::ConnId;
 use kasha_types::limits::{OPERATION_KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
 
+use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
 use super::doing::{self, Begun, Doing};
 use super::{calls, local, multi};
-
-/// An operation key and its time to live in milliseconds.
-pub type OperationKey<'k> = (&'k [u8], u64);
-
-/// The reply to a request whose operation key stands for another one.
-pub const MISMATCH: &str =
-    "MISMATCH the operation key was used with a different request; use a new key for a new operation (K0334)";
 
 /// The demands of `WATCH` would be a part of what the key stands for, and a refusal would be its result: who tries again, with what the keys are now,
 /// would hear of a mismatch for ever.
