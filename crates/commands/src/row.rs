@@ -177,7 +177,7 @@ pub struct Row {
     pub arity: Arity,
     /// Where Redis' documentation has it.
     pub group: Group,
-    /// The version of Redis that had it first.
+    /// The version of Redis that had it first; of Kasha, if Redis has it not.
     pub since: &'static str,
     /// What is true of it.
     pub flags: Flags,

@@ -1,7 +1,8 @@
 //! The commands, a row each.
 //!
-//! A row has, in its order: the command; its name; who executes it ([`Class`]); its words ([`Arity`]); the version of Redis that had it first; its flags; its
-//! categories beside those that follow from the flags; where its keys stand; Redis' advice for clients of a cluster; what it does.
+//! A row has, in its order: the command; its name; who executes it ([`Class`]); its words ([`Arity`]); the version of Redis that had it
+//! first, or of Kasha; its flags; its categories beside those that follow from the flags; where its keys stand; Redis' advice for clients of a cluster;
+//! what it does.
 
 use crate::keys::{KeyFlags, KeySpec};
 use crate::row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row};
@@ -182,7 +183,7 @@ Generic {
 Transactions {
     Discard "discard" local 1 "2.0.0" [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] [TRANSACTION] [] [] "Forgets the commands since MULTI";
     Exec "exec" local 1 "1.2.0" [NOSCRIPT LOADING STALE SKIP_SLOWLOG] [TRANSACTION] [] [] "Runs the commands since MULTI at one moment";
-    KashaOnce "kasha.once" composed -3 "7.2.4" [WRITE DENYOOM NOSCRIPT MOVABLE_KEYS] [TRANSACTION] [] [] "Names a command, or EXEC, which then runs once however often it is sent";
+    KashaOnce "kasha.once" composed -3 "0.1.0" [WRITE DENYOOM NOSCRIPT MOVABLE_KEYS] [TRANSACTION] [] [] "Names a command, or EXEC, which then runs once however often it is sent";
     Multi "multi" local 1 "1.2.0" [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] [TRANSACTION] [] [] "From here on commands wait for EXEC";
     Unwatch "unwatch" local 1 "2.2.0" [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] [TRANSACTION] [] [] "Forgets the keys that are watched";
     Watch "watch" local -2 "2.2.0" [NOSCRIPT LOADING STALE FAST ALLOW_BUSY] [TRANSACTION] [all(RO)] [] "EXEC does nothing if one of these keys has changed";
