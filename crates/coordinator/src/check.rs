@@ -221,20 +221,22 @@ impl State {
         let config = &self.configuration;
         must!(config.tables.is_sorted_by(|a, b| a.table < b.table), "tables are in order");
         must!(config.tables.last().is_none_or(|info| info.table < self.next_table), "table ids are not reused");
-        must!(config.tablets.len() == config.tables.len() * config.shards.len(), "{} tablets", config.tablets.len());
-        if config.shards.is_empty() {
-            return Ok(());
-        }
-        for (tablets, info) in config.tablets.chunks_exact(config.shards.len()).zip(&config.tables) {
+        let mut tablets = &config.tablets[..];
+        for info in config.tables.iter().filter(|_| !config.shards.is_empty()) {
+            let count = tablets.iter().take_while(|tablet| tablet.table == info.table).count();
+            let (own, others) = tablets.split_at(count);
+            must!(count == 1 || count == config.shards.len(), "{} has {count} tablets", info.table);
             let mut next = 0;
-            for tablet in tablets {
+            for tablet in own {
                 let follows = tablet.first.0 == next && (next..SLOTS).contains(&tablet.last.0);
-                must!(follows && tablet.table == info.table, "tablets are in order: {tablet:?}");
+                must!(follows, "tablets are in order: {tablet:?}");
                 self.placed(tablet.shard)?;
                 next = tablet.last.0 + 1;
             }
             must!(next == SLOTS, "every slot of {} has one owner", info.table);
+            tablets = others;
         }
+        must!(tablets.is_empty(), "{} tablets are of no table", tablets.len());
         Ok(())
     }
 
@@ -328,7 +330,10 @@ mod tests {
             (|state| state.shards[0].witness_boots.clear(), "has a boot"),
             (|state| state.configuration.tables.swap(0, 1), "tables are in order"),
             (|state| state.next_table = TableId(2), "not reused"),
-            (|state| state.configuration.tablets.truncate(3), "3 tablets"),
+            (|state| state.configuration.tablets.truncate(3), "every slot"),
+            (|state| state.configuration.tablets.truncate(2), "has 0 tablets"),
+            (|state| state.configuration.tablets.swap(1, 2), "every slot"),
+            (|state| _ = state.configuration.tables.pop(), "tablets are of no table"),
             (|state| state.configuration.tablets[1].first.0 += 1, "tablets are in order"),
             (|state| state.configuration.tablets[1].last.0 = u16::MAX, "tablets are in order"),
             (|state| state.configuration.tablets[1].last.0 -= 1, "every slot"),
