@@ -11,7 +11,7 @@ use kasha_types::{
 };
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};
-use kasha_wire::message::{AdminOrder, AdminOutcome, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AdminOrder, AdminOutcome, Placement, Report, TableCommand, TableOutcome};
 use kasha_wire::{AnyMessage, Durability, message};
 
 fn goodbye(answers: &[AnyMessage]) -> Option<&str> {
@@ -514,6 +514,31 @@ fn outcome(answers: &[AnyMessage]) -> Option<TableOutcome> {
         [AnyMessage::TableAnswer(message::TableAnswer { outcome, .. })] => Some(outcome.clone()),
         other => panic!("{other:?}"),
     }
+}
+
+/// A database of the Redis protocol is in one shard, and the next one in another.
+#[test]
+fn a_table_is_placed_as_its_creator_says_and_stays_there() {
+    let mut world = World::serving(3, 2, 1);
+    let (client, _, _) = open(&mut world);
+    for (sequence, name) in [(1, "redis:0"), (2, "redis:1")] {
+        world.ask(CLIENT, &table(client, sequence, TableCommand::CreateAt(name.into(), Placement::OneShard)));
+        world.run(200);
+    }
+    world.ask(CLIENT, &table(client, 3, TableCommand::Create("redis:0".into())));
+    world.run(200);
+    let placed = |world: &World| {
+        let config = world.config();
+        let of = |name| {
+            config.tablets_of(config.table(name).expect("it was made")).map(|tablet| tablet.shard.0).collect::<Vec<_>>()
+        };
+        ["default", "redis:0", "redis:1"].map(of)
+    };
+    let expected: [Vec<u16>; 3] = [vec![0, 1], vec![0], vec![1]];
+    assert_eq!(placed(&world), expected);
+    world.restart();
+    world.beat_all();
+    assert_eq!(placed(&world), expected, "as its files say");
 }
 
 #[test]
