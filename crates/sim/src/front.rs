@@ -10,6 +10,7 @@ use kasha_machine::{Colocated, Effect, Effects, Endpoint, Fronted, Gate, Input, 
 use kasha_node::Node;
 use kasha_types::{ConnId, CoreId, LogSlice, Tick};
 use kasha_wire::frame::split;
+use kasha_wire::message::Placement;
 use kasha_wire::status::CoreStatus;
 
 use crate::network::ProcessId;
@@ -33,7 +34,10 @@ pub type Front = Fronted<RedisFront, Session>;
 /// A front over a session with these options.
 pub fn front(options: SessionOptions, now: Tick, out: &mut Effects) -> Front {
     let options = SessionOptions { deadline: COMMAND_DEADLINE, cancel_grace: CANCEL_GRACE, ..options };
-    Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, out))
+    // Which front makes a database decides: most are spread, so that commands have keys of several shards.
+    let placement = if options.seed.is_multiple_of(4) { Placement::OneShard } else { Placement::Spread };
+    let of_front = RedisOptions { placement, ..RedisOptions::default() };
+    Fronted::new(RedisFront::new(of_front), Session::new(options, now, out))
 }
 
 /// A front in one core with a node.
