@@ -18,7 +18,7 @@ use kasha_netlab::{Link, Netlab, NetlabOptions};
 use kasha_wire::status::LoopUsage;
 
 use crate::figure::Figure;
-use crate::harness::{BenchOptions, Measured, Run, in_turns};
+use crate::harness::{BenchOptions, Measured, Run, in_turns, per};
 use crate::rivals::Obstacle;
 use crate::rivals::servers::{REDIS, find_disk, find_installed};
 use crate::section::{Cell, Section, Table};
@@ -55,6 +55,8 @@ struct Case {
     arm: &'static str,
     load: Load,
     measured: Measured,
+    /// Processor time of the load itself.
+    cpu: Duration,
 }
 
 /// A figure: one case by another.
@@ -83,7 +85,7 @@ impl Plan {
     fn case(&mut self, arm: &'static str, load: Load) -> usize {
         let known = self.cases.iter().position(|case| case.arm == arm && case.load == load);
         known.unwrap_or_else(|| {
-            self.cases.push(Case { arm, load, measured: Measured::new() });
+            self.cases.push(Case { arm, load, measured: Measured::new(), cpu: Duration::ZERO });
             self.cases.len() - 1
         })
     }
@@ -136,7 +138,8 @@ impl Plan {
         run.rounds_that_decide(percent, |round| {
             in_turns(round, &mut self.cases, |case| {
                 let arm = arms.iter_mut().find(|arm| arm.name == case.arm).expect("every case has its server");
-                let tally = arm.turn(case.load, run.options.round)?;
+                let (tally, cpu) = arm.turn(case.load, run.options.round)?;
+                case.cpu += cpu;
                 // No server but ours tells what its event loop used.
                 case.measured.add(&tally, LoopUsage::default(), LoopUsage::default());
                 Ok(())
@@ -146,9 +149,9 @@ impl Plan {
     }
 
     fn show(&self, title: &str, section: &mut Section) {
-        let columns = ["server", "command", "clients", "depth", "p50 µs", "p99 µs", "commands/s"];
+        let columns = ["server", "command", "clients", "depth", "p50 µs", "p99 µs", "commands/s", "load's CPU"];
         let mut table = Table::new(title, &columns);
-        for Case { arm, load, measured } in &self.cases {
+        for Case { arm, load, measured, cpu } in &self.cases {
             table.row([
                 Cell::from(*arm),
                 Cell::from(load.request.name()),
@@ -157,6 +160,7 @@ impl Plan {
                 Cell::Number(measured.percentile_us(50.0), 1),
                 Cell::Number(measured.percentile_us(99.0), 1),
                 Cell::Number(measured.throughput(), 0),
+                Cell::Share(per(cpu.as_secs_f64(), measured.tally.elapsed.as_secs_f64())),
             ]);
         }
         section.tables.push(table);

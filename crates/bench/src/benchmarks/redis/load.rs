@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::resp::{Replies, Reply, command};
 use crate::harness::load::Tally;
 use crate::limits;
+use crate::rivals::servers::thread_time;
 
 /// Keys, drawn evenly; counters are as many others.
 const KEYS: u32 = 100_000;
@@ -244,10 +245,16 @@ impl Arm {
         Ok(())
     }
 
-    /// A turn: a warm-up, and what counts.
-    pub(super) fn turn(&mut self, load: Load, time: Duration) -> anyhow::Result<Tally> {
-        let turn = self.run(load, time / WARM_UP_SHARE).and_then(|_| self.run(load, time));
-        turn.with_context(|| format!("{}: {} of {} clients", self.name, load.request.name(), load.clients))
+    /// A turn: a warm-up, and what counts. Returns the processor time of the load as well.
+    pub(super) fn turn(&mut self, load: Load, time: Duration) -> anyhow::Result<(Tally, Duration)> {
+        let mut before = Duration::ZERO;
+        let turn = self.run(load, time / WARM_UP_SHARE).and_then(|_| {
+            before = thread_time();
+            self.run(load, time)
+        });
+        let tally =
+            turn.with_context(|| format!("{}: {} of {} clients", self.name, load.request.name(), load.clients))?;
+        Ok((tally, thread_time().saturating_sub(before)))
     }
 
     /// Latencies are those of pipelines: from the sending to the last reply.
@@ -394,7 +401,8 @@ mod tests {
     fn a_round_counts_what_was_answered_and_fails_on_an_error() {
         let load = Load::new(Request::Set, 1, 2);
         let turn = |answer| Arm::connect("test", answering(answer), 1, false)?.turn(load, Duration::from_millis(10));
-        let tally = turn(b"+OK\r\n+OK\r\n").unwrap();
+        let (tally, cpu) = turn(b"+OK\r\n+OK\r\n").unwrap();
+        assert!(!cpu.is_zero());
         assert_eq!(tally.operations(), 2 * tally.latency.len());
         assert!(tally.operations() > 0 && tally.elapsed >= Duration::from_millis(10));
         for wrong in [&b"+OK\r\n-ERR\r\n"[..], b"+OK\r\n+OK\r\n+OK\r\n", b"?\r\n"] {
