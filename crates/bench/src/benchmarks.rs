@@ -14,7 +14,7 @@ mod outage;
 mod outsiders;
 mod pending;
 mod recovery;
-mod redis;
+pub(crate) mod redis;
 mod rivals;
 mod scan;
 mod stalls;

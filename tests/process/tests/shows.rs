@@ -31,6 +31,19 @@ fn the_demonstration_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn a_demonstration_without_any_driver_shows_nothing() {
+    let folder = Folder::new("drivers");
+    // Nothing that installs a driver is there.
+    let mut demo = lab_command(&["demo", "--redis", "--kill", "node"]);
+    let output = demo.env("PATH", folder.path()).env("TMPDIR", folder.path()).output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(!output.status.success() && errors.contains("no driver could be installed"), "{said}\n{errors}");
+    for driver in ["redis-py", "ioredis"] {
+        assert!(said.contains(&format!("{driver} is left out: cannot start ")), "{said}");
+    }
+}
+
+#[test]
 fn the_benchmark_writes_its_ratios() {
     let folder = Folder::new("bench");
     let file = folder.path().join("latency.json");
@@ -208,6 +221,7 @@ fn what_proves_nothing_is_refused() {
         (&["bench", "floor", "--json", nowhere], "cannot write /nonexistent/report.json"),
         (&["bench", "all", "--markdown", nowhere], "cannot write /nonexistent/report.json"),
         (&["bench", "latency", "--svg", "/dev/null/plots"], "cannot create /dev/null/plots"),
+        (&["demo", "--redis", "--kill", "coordinator"], "--redis is for --kill node"),
         (&["sim", "--seeds", "0"], "0 is not in 1.."),
         (&["sim", "--start", "18446744073709551615"], "begin earlier"),
     ] {

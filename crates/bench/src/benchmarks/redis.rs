@@ -6,7 +6,7 @@
 //!
 //! All servers of a part run at the same time and are measured in turns.
 
-mod load;
+pub(crate) mod load;
 mod local;
 mod network;
 mod resp;

@@ -316,7 +316,7 @@ fn connect(at: SocketAddr) -> anyhow::Result<TcpStream> {
 }
 
 /// Asks one thing on a connection of its own, and tells what came as text.
-pub(super) fn ask(at: SocketAddr, parts: &[&[u8]]) -> anyhow::Result<String> {
+pub(crate) fn ask(at: SocketAddr, parts: &[&[u8]]) -> anyhow::Result<String> {
     let mut stream = connect(at)?;
     let (mut bytes, mut buffer, mut replies) = (Vec::new(), vec![0; READ_BYTES], Replies::default());
     command(&mut bytes, parts);
@@ -334,7 +334,7 @@ pub(super) fn ask(at: SocketAddr, parts: &[&[u8]]) -> anyhow::Result<String> {
 }
 
 /// Whether updates are taken there.
-pub(super) fn takes_updates(at: SocketAddr) -> anyhow::Result<bool> {
+pub(crate) fn takes_updates(at: SocketAddr) -> anyhow::Result<bool> {
     Ok(ask(at, &[b"SET", b"ready", b"yes"])? == "OK")
 }
 
