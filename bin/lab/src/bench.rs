@@ -58,6 +58,8 @@ enum Bench {
     Scan(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
+    /// The Redis protocol, of a node's port and of the proxy, beside Redis (root, for the part on a virtual network).
+    Redis(BenchmarkArguments),
     /// Print the page of results that a file of `--json` makes.
     Page {
         /// A file of `all`, or of any other benchmark but `latency` and `rivals`.
@@ -91,7 +93,8 @@ impl Bench {
             | Self::Outsiders(arguments)
             | Self::Cleaning(arguments)
             | Self::Stalls(arguments)
-            | Self::Scan(arguments) => &arguments.output,
+            | Self::Scan(arguments)
+            | Self::Redis(arguments) => &arguments.output,
         })
     }
 }
@@ -173,7 +176,8 @@ struct BenchmarkArguments {
     /// MiB of memory for a replica's log, for `cleaning`.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(192..=4096))]
     memory_mib: u64,
-    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured.
+    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured. For `redis`: how long to measure, in place
+    /// of --rounds and --patience.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=24 * 60))]
     minutes: u32,
 }
@@ -283,6 +287,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Stalls(arguments) => run_one("stalls", arguments),
         Bench::Scan(arguments) => run_one("scan", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
+        Bench::Redis(arguments) => run_one("redis", arguments),
         Bench::Page { file } => show_page(file),
         Bench::All(arguments) => run_all(arguments),
     }

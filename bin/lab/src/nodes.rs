@@ -40,11 +40,24 @@ pub struct DemoArguments {
     /// of the coordinator's group.
     #[arg(long, default_value = "nodes", value_parser = parse_kill)]
     kill: Kill,
+    /// Drivers of Redis (redis-py and ioredis, which it installs) count through `kasha proxy`, while each node is killed in turn.
+    #[arg(long, conflicts_with_all = ["seconds", "clients", "seed"])]
+    redis: bool,
+}
+
+impl DemoArguments {
+    fn kill(&self) -> Result<Kill> {
+        match (self.redis, self.kill) {
+            (true, Kill::Nodes) => Ok(Kill::NodesUnderDrivers),
+            (true, _) => bail!("--redis is for --kill node: leave --kill away"),
+            (false, kill) => Ok(kill),
+        }
+    }
 }
 
 fn parse_kill(text: &str) -> Result<Kill, String> {
     match text {
-        "nodes" => Ok(Kill::Nodes),
+        "nodes" | "node" => Ok(Kill::Nodes),
         "coordinator" => Ok(Kill::Coordinator),
         other => Err(format!("{other:?} cannot be killed: write nodes or coordinator")),
     }
@@ -153,7 +166,7 @@ pub fn demo(arguments: &DemoArguments) -> Result<()> {
     let data = arguments.data.clone().unwrap_or_else(|| own_folder.clone());
     let mut options = kasha_bench::DemoOptions::new(exe, data);
     (options.seconds, options.clients, options.seed) = (arguments.seconds, arguments.clients, arguments.seed);
-    options.kill = arguments.kill;
+    options.kill = arguments.kill()?;
     let right = kasha_bench::demo(options)?;
     if !right {
         bail!("something was lost or doubled: see the report above");

@@ -14,6 +14,7 @@ mod outage;
 mod outsiders;
 mod pending;
 mod recovery;
+pub(crate) mod redis;
 mod rivals;
 mod scan;
 mod stalls;
@@ -145,6 +146,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "Kasha beside etcd and Redis on a virtual network, in brief",
         share: 60,
         run: rivals::run,
+    },
+    Benchmark {
+        name: "redis",
+        about: "the Redis protocol, of a node's port and of the proxy, beside Redis",
+        share: 110,
+        run: redis::run,
     },
 ];
 

@@ -320,18 +320,8 @@ impl Children {
             .args(self.spec.arguments(slot.node, &slot.listen, &self.controls))
             .stdin(Stdio::null())
             .stderr(log.try_clone().context("cannot share a log file")?)
-            .stdout(log)
-            // A process group of its own: Ctrl-C reaches only this process, and its end is also that of the children.
-            .process_group(0);
-        let parent = getpid();
-        // SAFETY: the closure makes two system calls, and touches no memory of this process.
-        unsafe {
-            command.pre_exec(move || {
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // It may have died before it was watched.
-                if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
-            });
-        }
+            .stdout(log);
+        ends_with_this(&mut command);
         let exe = self.spec.exe.display();
         slot.process = Some(command.spawn().map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -363,6 +353,21 @@ impl Drop for Children {
         for mut child in killed {
             let _ = child.wait();
         }
+    }
+}
+
+/// Makes it a process that is killed when the thread that starts it ends, in whatever way.
+pub(crate) fn ends_with_this(command: &mut Command) {
+    // A process group of its own: Ctrl-C reaches only this process, and its end is also that of the children.
+    command.process_group(0);
+    let parent = getpid();
+    // SAFETY: the closure makes two system calls, and touches no memory of this process.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // It may have died before it was watched.
+            if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+        });
     }
 }
 

@@ -4,12 +4,13 @@
 //! The counters and accounts must hold what their clients were told, no more and no less (E1, E2), and all accounts together
 //! must hold nothing at every moment, since money only moves (T3). The same load from clients
 //! without exactly-once shows what the numbers would be otherwise. Another demonstration kills the leader of the coordinator's group
-//! (`leader`).
+//! (`leader`), and another one nodes under drivers of Redis (`redis`).
 
 mod faults;
 mod leader;
 mod load;
 mod pace;
+mod redis;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -56,6 +57,8 @@ pub enum Kill {
     Nodes,
     /// The process that hosts the leader of the coordinator's group of three.
     Coordinator,
+    /// Every node in turn, while drivers of Redis count through the proxy.
+    NodesUnderDrivers,
 }
 
 /// The options of the demo.
@@ -93,6 +96,7 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
     match options.kill {
         Kill::Nodes => nodes(&options),
         Kill::Coordinator => leader::demo(&options),
+        Kill::NodesUnderDrivers => redis::demo(&options),
     }
 }
 

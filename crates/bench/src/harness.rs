@@ -65,7 +65,7 @@ pub struct BenchOptions {
     pub bytes: u64,
     /// MiB of memory of a replica, for `cleaning`.
     pub memory_mib: u64,
-    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured.
+    /// Minutes of full load in which nobody is killed, for `coordinator`; 0: not measured. For `redis`: how long to measure, unless 0.
     pub minutes: u32,
     /// No round but the first two begins after this time.
     pub patience: Duration,

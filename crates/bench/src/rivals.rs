@@ -17,7 +17,7 @@ mod obstacle;
 mod redis;
 mod report;
 mod section;
-mod servers;
+pub(crate) mod servers;
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -155,7 +155,7 @@ pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
     options.check()?;
     Netlab::available().map_err(Obstacle::not_here)?;
     let parent = servers::find_disk(options.data.as_deref())?;
-    servers::find_installed()?;
+    servers::find_installed(&[servers::ETCD, servers::REDIS])?;
     let folder = parent.join(format!("kasha-rivals-{}-{:x}", std::process::id(), kasha_runtime::random_u64()));
     std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let measured = measure_all(options, &folder);

@@ -176,6 +176,30 @@ pub const TARGETS: &[Target] = &[
     at_most("outsiders.wide.given_up.longest_ms", 1000.0, "the same, if they give up"),
     at_least("outsiders.in_transaction.24_clients/1.throughput", 0.5, "24 programs on two numbers: throughput"),
     at_most("outsiders.in_transaction.longest/median", 10.0, "24 programs on two numbers: nobody waits for long"),
+    at_most("redis.f0.set.kasha/everysec.p50", 1.10, "SET of one client at one node, by Redis with AOF everysec"),
+    at_least("redis.f0.c50.set.kasha/everysec.throughput", 1.0, "SET, 50 clients, by Redis"),
+    at_least("redis.f0.c50.get.kasha/everysec.throughput", 1.0, "GET, 50 clients, by Redis"),
+    at_least("redis.f0.c50.incr.kasha/everysec.throughput", 1.0, "INCR, 50 clients, by Redis"),
+    at_least("redis.f0.c50d16.set.kasha/everysec.throughput", 1.0, "SET, 50 clients, 16 commands at once, by Redis"),
+    at_least("redis.f0.c50d16.get.kasha/everysec.throughput", 1.0, "GET, 50 clients, 16 commands at once, by Redis"),
+    at_least("redis.f0.c50d16.incr.kasha/everysec.throughput", 1.0, "INCR, 50 clients, 16 commands at once, by Redis"),
+    at_most("redis.f0.multi4/set.p50", 1.3, "MULTI of four SETs on one shard, by a SET"),
+    at_most("redis.f1.node/wait1.p50", 1.0, "SET on two machines by a node's port: two round trips, as with WAIT 1"),
+    at_most("redis.f1.proxy/wait1.p50", 0.55, "SET on two machines by the proxy: one round trip instead of two"),
+    at_most("redis.f1.proxy/not_durable.p50", 1.10, "SET on two machines by the proxy, by a Redis that keeps nothing"),
+    at_most("redis.f1.multi4/set.p50", 1.3, "MULTI of four SETs on one shard and two machines, by a SET"),
+    at_least("redis.f1.c50.node/wait1.throughput", 1.0, "SET on two machines by the node, 50 clients"),
+    at_least("redis.f1.c50.proxy/wait1.throughput", 1.0, "SET on two machines by the proxy, 50 clients"),
+    at_least(
+        "redis.f1.c50d16.node/wait1.throughput",
+        1.0,
+        "SET on two machines by the node, 50 clients, 16 commands at once",
+    ),
+    at_least(
+        "redis.f1.c50d16.proxy/wait1.throughput",
+        1.0,
+        "SET on two machines by the proxy, 50 clients, 16 commands at once",
+    ),
 ];
 
 /// Whether a target is met.

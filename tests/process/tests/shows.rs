@@ -31,6 +31,19 @@ fn the_demonstration_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn a_demonstration_without_any_driver_shows_nothing() {
+    let folder = Folder::new("drivers");
+    // Nothing that installs a driver is there.
+    let mut demo = lab_command(&["demo", "--redis", "--kill", "node"]);
+    let output = demo.env("PATH", folder.path()).env("TMPDIR", folder.path()).output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(!output.status.success() && errors.contains("no driver could be installed"), "{said}\n{errors}");
+    for driver in ["redis-py", "ioredis"] {
+        assert!(said.contains(&format!("{driver} is left out: cannot start ")), "{said}");
+    }
+}
+
+#[test]
 fn the_benchmark_writes_its_ratios() {
     let folder = Folder::new("bench");
     let file = folder.path().join("latency.json");
@@ -163,6 +176,33 @@ fn an_outage_is_one_that_some_keys_feel() {
     assert!(row["paused, own sessions"].as_u64().is_some_and(|keys| keys >= 4), "{json}");
 }
 
+/// Every server is there, or the report says what is missing.
+#[test]
+fn the_redis_protocol_is_measured_beside_redis() {
+    let json = benchmark(&["redis", "--patience", "1s"]);
+    let section = &json["sections"][0];
+    let about = section["about"].as_str().unwrap();
+    if about.starts_with(Skipped::PREFIX) {
+        eprintln!("{about}");
+        return;
+    }
+    let is_alone = about.contains("f = 1 was not measured");
+    let tables = section["tables"].as_array().unwrap();
+    assert_eq!(tables.len(), if is_alone { 1 } else { 2 }, "{json}");
+    for row in tables.iter().flat_map(|table| table["rows"].as_array().unwrap()) {
+        assert!(row["commands/s"].as_f64().is_some_and(|commands| commands > 0.0), "{row}");
+    }
+    let targets = json["targets"].as_array().unwrap();
+    assert_eq!(targets.len(), 16, "{json}");
+    let measured = targets.iter().filter(|target| target["found"].as_f64().is_some_and(|found| found > 0.0));
+    assert_eq!(measured.count(), if is_alone { 8 } else { 16 }, "{json}");
+    for row in tables.iter().skip(1).flat_map(|table| table["rows"].as_array().unwrap()) {
+        let round_trips =
+            if ["kasha-node", "redis-wait1"].contains(&row["server"].as_str().unwrap()) { 2.0 } else { 1.0 };
+        assert!(row["p50 µs"].as_f64().unwrap() >= 500.0 * round_trips, "no packet is early: {row}");
+    }
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let kasha = lab().display();
@@ -181,6 +221,7 @@ fn what_proves_nothing_is_refused() {
         (&["bench", "floor", "--json", nowhere], "cannot write /nonexistent/report.json"),
         (&["bench", "all", "--markdown", nowhere], "cannot write /nonexistent/report.json"),
         (&["bench", "latency", "--svg", "/dev/null/plots"], "cannot create /dev/null/plots"),
+        (&["demo", "--redis", "--kill", "coordinator"], "--redis is for --kill node"),
         (&["sim", "--seeds", "0"], "0 is not in 1.."),
         (&["sim", "--start", "18446744073709551615"], "begin earlier"),
     ] {

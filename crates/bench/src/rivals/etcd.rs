@@ -35,7 +35,7 @@ pub(super) struct Etcd {
 impl Etcd {
     pub(super) fn start(options: &RivalsOptions, place: &Place<'_>, runtime: &Runtime) -> anyhow::Result<Self> {
         let name = Mode::Etcd.name();
-        let mut servers = Servers::new(name, place);
+        let mut servers = Servers::new(name, &place.folder);
         let url = |host, port| format!("http://{}", place.address(host, port));
         let cluster: Vec<String> = (0..SERVERS).map(|host| format!("m{host}={}", url(host, PEER_PORT))).collect();
         for host in 0..SERVERS {

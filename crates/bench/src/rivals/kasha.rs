@@ -103,7 +103,7 @@ fn start(
     faults: u8,
     durability: Durability,
 ) -> anyhow::Result<Servers> {
-    let mut servers = Servers::new(mode.name(), place);
+    let mut servers = Servers::new(mode.name(), &place.folder);
     let durability = match durability {
         Durability::Replicated => "replicated",
         Durability::Fsync => "fsync",

@@ -30,7 +30,7 @@ pub(super) struct Redis {
 
 impl Redis {
     pub(super) fn start(options: &RivalsOptions, place: &Place<'_>, runtime: &Runtime) -> anyhow::Result<Self> {
-        let mut servers = Servers::new("redis", place);
+        let mut servers = Servers::new("redis", &place.folder);
         let primary = place.address(0, PORT);
         for host in 0..SERVERS {
             let mut command = Command::new("redis-server");

@@ -2,7 +2,7 @@
 //! processor time.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,17 +14,23 @@ use kasha_netlab::Netlab;
 use super::obstacle::Obstacle;
 use crate::limits;
 
-/// The rivals' programs, each with its package and service in Debian.
-const PROGRAMS: [(&str, &str, &str); 2] =
-    [("etcd", "etcd-server", "etcd"), ("redis-server", "redis-server", "redis-server")];
+/// A rival's program, with its package and service in Debian.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    name: &'static str,
+    package: &'static str,
+    service: &'static str,
+}
+
+pub(crate) const ETCD: Program = Program { name: "etcd", package: "etcd-server", service: "etcd" };
+pub(crate) const REDIS: Program = Program { name: "redis-server", package: "redis-server", service: "redis-server" };
 
 /// `statfs`'s name of a file system in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// Makes sure that the rivals' programs are there. A missing one is installed if possible: a comparison needs root
-/// anyway.
-pub(super) fn find_installed() -> Result<(), Obstacle> {
-    for (program, package, service) in PROGRAMS {
+/// Makes sure that the rivals' programs are there. A missing one is installed if possible, which needs root.
+pub(crate) fn find_installed(programs: &[Program]) -> Result<(), Obstacle> {
+    for &Program { name: program, package, service } in programs {
         if is_installed(program)? {
             continue;
         }
@@ -80,7 +86,7 @@ fn silent(program: &str, arguments: &[&str]) -> Command {
 
 /// The folder for the stores' data. Fsynced data must reach a disk. If the user chose a folder in memory, that is an
 /// error; if temporary files are in memory, the comparison is skipped.
-pub(super) fn find_disk(chosen: Option<&Path>) -> Result<PathBuf, Obstacle> {
+pub(crate) fn find_disk(chosen: Option<&Path>) -> Result<PathBuf, Obstacle> {
     let folder = chosen.map_or_else(std::env::temp_dir, Path::to_owned);
     if !is_in_memory(&folder)? {
         return Ok(folder);
@@ -98,45 +104,54 @@ fn is_in_memory(folder: &Path) -> anyhow::Result<bool> {
 
 /// The place where servers are started.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
-    pub(super) lab: &'a Netlab,
-    pub(super) folder: PathBuf,
+pub(crate) struct Place<'a> {
+    pub(crate) lab: &'a Netlab,
+    pub(crate) folder: PathBuf,
 }
 
 impl Place<'_> {
     /// An address on a server's host.
-    pub(super) fn address(&self, host: usize, port: u16) -> SocketAddr {
+    pub(crate) fn address(&self, host: usize, port: u16) -> SocketAddr {
         SocketAddr::from((self.lab.host(host).address(), port))
     }
 
     /// A new folder of a server's own.
-    pub(super) fn folder(&self, store: &str, host: usize) -> anyhow::Result<PathBuf> {
+    pub(crate) fn folder(&self, store: &str, host: usize) -> anyhow::Result<PathBuf> {
         let folder = self.folder.join(format!("{store}-{host}"));
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
     }
 }
 
-/// A store's processes, one on each host.
+/// A store's processes; on a network, one on each host.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     name: &'static str,
     folder: PathBuf,
     children: Vec<Child>,
 }
 
 impl Servers {
-    pub(super) fn new(name: &'static str, place: &Place<'_>) -> Self {
-        Self { name, folder: place.folder.clone(), children: Vec::new() }
+    /// None yet; their logs are in this folder.
+    pub(crate) fn new(name: &'static str, folder: &Path) -> Self {
+        Self { name, folder: folder.to_owned(), children: Vec::new() }
     }
 
     /// Starts the next host's process.
-    pub(super) fn spawn(&mut self, place: &Place<'_>, mut command: Command) -> anyhow::Result<()> {
-        let host = self.children.len();
-        let log = File::create(self.log_file(host)).context("cannot create a log file")?;
+    pub(crate) fn spawn(&mut self, place: &Place<'_>, command: Command) -> anyhow::Result<()> {
+        let host = place.lab.host(self.children.len());
+        self.spawn_with(command, |command| host.spawn(command))
+    }
+
+    /// Starts the next process in this way, with a log file.
+    pub(crate) fn spawn_with(
+        &mut self,
+        mut command: Command,
+        start: impl FnOnce(Command) -> io::Result<Child>,
+    ) -> anyhow::Result<()> {
+        let log = File::create(self.log_file(self.children.len())).context("cannot create a log file")?;
         command.stdin(Stdio::null()).stderr(log.try_clone().context("cannot share a log file")?).stdout(log);
-        let child = place.lab.host(host).spawn(command);
-        self.children.push(child.with_context(|| format!("cannot start {}", self.name))?);
+        self.children.push(start(command).with_context(|| format!("cannot start {}", self.name))?);
         Ok(())
     }
 
@@ -145,7 +160,7 @@ impl Servers {
     }
 
     /// Waits until the store says that it is ready.
-    pub(super) fn wait(&mut self, mut is_ready: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+    pub(crate) fn wait(&mut self, mut is_ready: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
         let deadline = Instant::now() + limits::START;
         let name = self.name;
         loop {
@@ -169,7 +184,7 @@ impl Servers {
     }
 
     /// Processor time of all processes so far.
-    pub(super) fn cpu_time(&self) -> anyhow::Result<Duration> {
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         self.children.iter().map(|child| process_time(child.id())).sum()
     }
 }
@@ -185,7 +200,7 @@ impl Drop for Servers {
 }
 
 /// Processor time of the calling thread so far.
-pub(super) fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
 }
