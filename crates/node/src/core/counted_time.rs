@@ -20,8 +20,8 @@ const DRIFT_PART: u64 = 20;
 /// What an answer may be off besides, in milliseconds: it is cut to whole ones, and ClusterTime goes towards a clock on the wall by steps of half a
 /// percent of half a second or a little more.
 const STEP_MILLIS: u64 = 5;
-/// Answers to questions that are closer together do not show whether ClusterTime goes on. It is more than a step, and less than the time between
-/// two heartbeats.
+/// Answers to questions that are closer together do not show whether ClusterTime goes on. It is more than a step, and less than what usually is between
+/// two heartbeats. With a lease that is shorter the next answer is counted from.
 const COMPARED_AFTER: Duration = Duration::from_millis(10);
 
 /// An answer of the coordinator.
