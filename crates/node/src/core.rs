@@ -2,10 +2,12 @@
 //!
 //! [`Core`] collects what a turn writes into files, ends the turn with one commit, and knows which commits hold: an
 //! answer that depends on our own files is gated on a commit ([`Core::durable_gate`], **D3**, **R5.3**). It also keeps
-//! the lease of this node (section 7) and ClusterTime, which only the coordinator and the log may move (**R4.7**).
+//! the lease of this node (section 7) and ClusterTime, which only the coordinator and the log may move (**R4.7**); for ends of values
+//! alone it is counted on ([`CountedTime`], **R10.12**).
 //!
 //! Of a shard's log it knows how much is to be written and flushed, and nothing of a shard's state.
 
+pub(crate) mod counted_time;
 pub(crate) mod send;
 pub(crate) mod told;
 pub(crate) mod told_time;
@@ -26,6 +28,7 @@ use kasha_wire::operation::Parts;
 use kasha_wire::{Configuration, Durability, Level};
 
 use crate::NodeOptions;
+use crate::core::counted_time::CountedTime;
 use crate::core::told::{TIME_NOTED_EVERY, Told, members_of};
 use crate::core::told_time::ToldTime;
 use crate::request::Memory;
@@ -45,6 +48,8 @@ pub(crate) struct Core {
     pub coordinator: CoordinatorLinks,
     /// Taken from the coordinator and the log only (R4.7).
     pub cluster_time: ClusterTime,
+    /// By which values end, and by nothing else (R10.12).
+    pub counted: CountedTime,
     pub told_time: ToldTime,
     /// Every client id ever granted is below this.
     pub clients_below: ClientId,
@@ -154,6 +159,7 @@ impl Core {
             unix_origin: None,
             coordinator: CoordinatorLinks::with_seeds(seeds),
             cluster_time: ClusterTime(0),
+            counted: CountedTime::default(),
             told_time: ToldTime::default(),
             clients_below: ClientId(0),
             told: Told::default(),
@@ -219,6 +225,7 @@ impl Core {
 
     pub fn learn_cluster_time(&mut self, time: ClusterTime) {
         self.cluster_time = self.cluster_time.max(time);
+        self.counted.learn(time);
     }
 
     pub fn has_lease(&self, now: Tick) -> bool {

@@ -174,6 +174,7 @@ impl Machine for Node {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         if !std::mem::replace(&mut self.turn_open, true) {
             self.core.told_time.begin_turn(now);
+            self.core.counted.count(now);
             for replica in self.replicas.values_mut() {
                 replica.copy.log.bury();
             }

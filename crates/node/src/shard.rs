@@ -315,9 +315,8 @@ impl Replica {
         let Self { copy, state, role, .. } = self;
         let up_to = match role.primary() {
             Some(Primary { term, stage: Stage::Serving(serving) }) => {
-                let now = core.cluster_time;
-                let has_expired = operation_keys::have_expired(state, now)
-                    || serving.expiry.is_due(state, now, term.shipping.synced());
+                let has_expired = operation_keys::have_expired(state, core.cluster_time)
+                    || serving.expiry.is_due(state, core.counted.time(), term.shipping.synced());
                 if state.has_unfinished() || state.store.has_graves_to_tend() || has_expired {
                     return true;
                 }

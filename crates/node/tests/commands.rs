@@ -39,11 +39,16 @@ fn run(core: &mut Core, rpc: (u64, u64), commands: &[&str]) -> Option<Heard> {
 }
 
 fn query(core: &mut Core, commands: &[&str]) -> Option<Heard> {
+    query_at(core, 0, commands)
+}
+
+/// The same, of a client that takes ClusterTime for this.
+fn query_at(core: &mut Core, shown: u64, commands: &[&str]) -> Option<Heard> {
     let (parts, mut arguments) = (parts(commands), Vec::new());
     let read = Read::Query { queries: parts.as_parts() };
     read.encode_arguments(&mut arguments);
     let (shard, epoch, list) = (SHARD, core.epoch, ListVersion::NONE);
-    let envelope = Envelope { shard, epoch, list, cluster_time: ClusterTime(0), attempt: 1, turn: None };
+    let envelope = Envelope { shard, epoch, list, cluster_time: ClusterTime(shown), attempt: 1, turn: None };
     let mut frame = Vec::new();
     ReadView { envelope, read_id: 1, table: TABLE, code: read.code(), arguments: &arguments }.encode(&mut frame);
     core.shell.sent.clear();
@@ -109,6 +114,32 @@ fn r10_12_an_end_is_told_as_it_was_said() {
     assert_eq!(replies(query(&mut core, &["pexpiretime k"])), [number(1_704_067_200_123)]);
     let over = format!("expireat k {past}");
     assert_eq!(replies(run(&mut core, (1, 3), &[&over, "exists k"])), [number(1), number(0)]);
+}
+
+/// Lifetimes count from what a client takes ClusterTime for, which may be ahead of what its primary has heard.
+#[test]
+fn r10_12_no_more_is_left_of_a_lifetime_than_was_said() {
+    let mut core = Core::serving();
+    tell(&mut core, 3, Level::COMMANDS, None);
+    let left = |core: &mut Core, shown| replies(query_at(core, shown, &["pttl k"]));
+    // `set` begins at 1000.
+    assert_eq!(replies(run(&mut core, (1, 1), &["set k v px 1500"])), [OK.to_vec()]);
+    assert_eq!(left(&mut core, 1_000), [number(1_500)]);
+    core.tick(60);
+    for (shown, is_left) in [(0, 1_500 - 35), (1_060, 1_440), (1_086, 1_414), (1_087, 1_414), (u64::MAX, 1_414)] {
+        assert_eq!(left(&mut core, shown), [number(is_left)], "60 ms are over, and a client says {shown}");
+    }
+    // The core counts on, and is not set back by who shows less.
+    core.coordinator_says_it_is(1_060);
+    core.tick(40);
+    for (shown, is_left) in [(0, 1_402), (1_098, 1_402), (1_100, 1_400)] {
+        assert_eq!(left(&mut core, shown), [number(is_left)], "100 ms are over, and a client says {shown}");
+    }
+    // Nothing is left, and the value is there: it ends by the log alone.
+    core.tick(1_400);
+    assert_eq!(replies(query_at(&mut core, 2_500, &["pttl k", "get k"])), [number(0), bytes(b"v")]);
+    core.coordinator_says_it_is(2_500);
+    assert_eq!(left(&mut core, 2_500), [number(-2)]);
 }
 
 /// Who does not wait for the time of day is told that nothing was executed (R10.2).

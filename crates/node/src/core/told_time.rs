@@ -2,8 +2,8 @@
 //!
 //! A core knows where ClusterTime is by its own clock, from the coordinator's answers to its heartbeats. While the coordinator is away,
 //! ClusterTime goes on: a coordinator that starts again in the same boot goes on with it. So does this clock. A client whose
-//! requests show another time is told. Nothing here ends a value or a lease: that is for the time that was really heard
-//! (**R5.2**, **R4.6**).
+//! requests show another time is told. Nothing here ends a value or a lease: values end by [`super::counted_time`] (**R10.12**), and all else
+//! by the time that was really heard (**R4.6**).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -74,6 +74,14 @@ impl ToldTime {
         }
     }
 
+    /// What is nearest to this of all that a client may show; 0 if nobody knows.
+    pub fn nearest(&self, shown: ClusterTime) -> ClusterTime {
+        match self.known {
+            Some(_) => ClusterTime(shown.0.clamp(self.right_from, self.right_from + self.right_for)),
+            None => ClusterTime(0),
+        }
+    }
+
     #[cold]
     fn tell(&mut self, to: Endpoint, shown: ClusterTime, out: &mut Effects) {
         let Some(known) = self.known.filter(|_| shown != ClusterTime(0)) else { return };
@@ -119,11 +127,14 @@ mod tests {
         let mut time = ToldTime::default();
         time.begin_turn(millis(50));
         assert_eq!(told(&mut time, 1, 7), None, "nobody knows yet");
+        assert_eq!(time.nearest(ClusterTime(7)), ClusterTime(0), "nobody knows yet");
         time.heard(ClusterTime(1_000), millis(100), millis(102));
         time.begin_turn(millis(202));
         for right in [0, 1_075, 1_100, 1_103, 1_128] {
             assert_eq!(told(&mut time, 1, right), None, "{right}");
         }
+        let nearest = [0, 1_074, 1_100, 1_129, u64::MAX].map(|shown| time.nearest(ClusterTime(shown)).0);
+        assert_eq!(nearest, [1_075, 1_075, 1_100, 1_128, 1_128]);
         assert_eq!(told(&mut time, 1, 1_074), Some((1_100, 1_103)));
         assert_eq!(told(&mut time, 1, 1_074), None, "a second request is under way");
         assert_eq!(told(&mut time, 2, 1_129), Some((1_100, 1_103)));

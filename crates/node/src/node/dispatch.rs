@@ -185,6 +185,7 @@ impl Node {
                 // A coordinator that only listens tells no time (R9.13): that is no bound of it.
                 if sent <= now && cluster_time > ClusterTime(0) {
                     self.core.told_time.heard(cluster_time, sent, now);
+                    self.core.counted.heard((cluster_time, lease_millis), sent, now);
                 }
                 self.core.clients_below = self.core.clients_below.max(clients_below);
                 self.core.note_time_and_clients(out);

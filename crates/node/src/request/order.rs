@@ -154,7 +154,7 @@ impl RequestPath<'_> {
     /// Deletes the values of its keys whose time is over. A replay runs what was completed in time, however late it is now.
     #[inline]
     pub(super) fn expire_values(&mut self, log: &mut Log, received: &Received<'_>) {
-        let now = self.core.cluster_time;
+        let now = self.core.counted.time();
         if self.state.store.has_due(now) {
             let (mut is_due, store) = (false, &self.state.store);
             received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, now));
@@ -167,7 +167,7 @@ impl RequestPath<'_> {
     /// Whether the time of a value of its keys is over that may not end yet: a transaction has touched it that is not settled. What
     /// is there only because memory is short is in nobody's way.
     pub(super) fn touches_ended(&self, log: &Log, received: &Received<'_>) -> bool {
-        let (now, state, mut is_kept) = (self.core.cluster_time, &self.state, false);
+        let (now, state, mut is_kept) = (self.core.counted.time(), &self.state, false);
         if state.store.has_due(now) && !planted::is_on(Bug::ExpiryInRead) {
             received.body.for_each_key(|table, key, _| {
                 is_kept |= state.store.is_due(log, table, key, now) && !expiry::may_end(state, table, key);

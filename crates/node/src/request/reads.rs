@@ -16,7 +16,7 @@ use kasha_store::ReadResult;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
+use kasha_types::{ClusterTime, KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
 use kasha_wire::operation::Parts;
@@ -65,6 +65,8 @@ struct Admitted<'a> {
     code: u8,
     read: Read<'a>,
     comes: Comes,
+    /// What its client took ClusterTime for.
+    shown: ClusterTime,
 }
 
 /// `order`: nothing that is pending writes what it reads, but for a listing and a read of two rounds, which have waited for what was pending when
@@ -126,7 +128,7 @@ impl<'p, 's> ReadPath<'p, 's> {
             return Err(Stop::Refused(Refusal::NotPrimary));
         }
         let read = Read::decode(view.code, view.arguments).map_err(|_| Stop::Refused(Refusal::BadRequest))?;
-        let admitted = Admitted { table: view.table, code: view.code, read, comes };
+        let admitted = Admitted { table: view.table, code: view.code, read, comes, shown: view.envelope.cluster_time };
         let Site { copy, core, .. } = &mut *self.site;
         let configuration = core.configuration.as_ref().ok_or(Stop::Refused(Refusal::NotPrimary))?;
         let (mut owned, footprint) = (true, &mut core.scratch.footprint);
@@ -162,7 +164,7 @@ impl<'p, 's> ReadPath<'p, 's> {
                 _ => return Err(Stop::Waits(rpcs)),
             }
         }
-        let is_over = state.store.has_due(core.cluster_time) && self.expire(&read);
+        let is_over = state.store.has_due(core.counted.time()) && self.expire(&read);
         Ok(Current { read, is_over, parts_max })
     }
 
@@ -170,7 +172,7 @@ impl<'p, 's> ReadPath<'p, 's> {
     #[cold]
     fn expire(&mut self, admitted: &Admitted<'_>) -> bool {
         let Site { copy, state, core } = &mut *self.site;
-        let (now, mut is_due, mut keys) = (core.cluster_time, false, Vec::new());
+        let (now, mut is_due, mut keys) = (core.counted.time(), false, Vec::new());
         admitted.read.for_each_key(admitted.table, |table, key| {
             is_due |= state.store.is_due(&copy.log, table, key, now);
             keys.push((table, key));
@@ -186,7 +188,7 @@ impl<'p, 's> ReadPath<'p, 's> {
 
     /// Executes it into the scratch buffer, and says from when on what it has seen cannot be lost.
     fn execute(&mut self, current: Current<'_>) -> Result<Executed, Stop> {
-        let Current { read: Admitted { table, code, ref read, .. }, is_over, parts_max } = current;
+        let Current { read: Admitted { table, code, ref read, shown, .. }, is_over, parts_max } = current;
         if let Some(wanted) = page_of(&current.read) {
             scan(self.term, self.serving, self.site, wanted).map_err(Stop::Refused)?;
             self.serving.counters.reads += 1;
@@ -199,7 +201,9 @@ impl<'p, 's> ReadPath<'p, 's> {
                 return Err(Stop::Refused(Refusal::Busy));
             }
             let spare = std::mem::take(&mut core.scratch.query);
-            let now = core.moment(core.cluster_time);
+            // R10.12: lifetimes count from what clients take the time for, and so does what is told of the rest. So nobody is told more
+            // than it has said itself.
+            let now = core.moment(core.told_time.nearest(shown).max(core.counted.time()));
             let draft = state.store.query(&copy.log, now, (queries, parts_max), spare);
             let is_small = draft.result().len() <= RESULT_BYTES_MAX;
             core.scratch.result.clear();

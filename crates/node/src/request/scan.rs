@@ -110,7 +110,7 @@ pub(crate) fn scan(term: &Term, serving: &mut Serving, site: &mut Site<'_>, want
         |key: &[u8]| key.starts_with(prefix) && (is_only || (from.slot..=tablet.last).contains(&slot_of(key)));
     let hashes = (!state.distributed.is_quiet()).then(Vec::new);
     let mut page = Page::begin(std::mem::take(&mut core.scratch.result), shows, hashes);
-    let (now, mut due, mut left, mut before) = (core.cluster_time, Vec::new(), PAGE_BYTES, None);
+    let (now, mut due, mut left, mut before) = (core.counted.time(), Vec::new(), PAGE_BYTES, None);
     let next = match most {
         0 => None,
         _ => state.store.scan(&copy.log, table, ScanPosition(from.position), ENTRIES_PER_PAGE, |object| {

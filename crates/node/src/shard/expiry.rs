@@ -85,7 +85,7 @@ fn delete_group(
     (epoch, synced): (Epoch, LogEnd),
     keys: &[(TableId, &[u8])],
 ) -> Result<u32, Full> {
-    let mut draft = state.store.draft_expired(log, keys.iter().copied(), core.cluster_time, SpareDraft::default());
+    let mut draft = state.store.draft_expired(log, keys.iter().copied(), core.counted.time(), SpareDraft::default());
     if draft.is_empty() {
         return Ok(0);
     }
@@ -129,7 +129,7 @@ impl Expiry {
 
     /// Deletes some of the values whose time is over.
     pub fn go_on(&mut self, term: &Term, site: &mut Site<'_>, conflicts: &mut Conflicts) {
-        let (now, synced) = (site.core.cluster_time, term.shipping.synced());
+        let (now, synced) = (site.core.counted.time(), term.shipping.synced());
         if !self.is_due(site.state, now, synced) {
             return;
         }
