@@ -174,7 +174,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::SilenceOfOnesOwnCounts, Scenario::CoordinatorCut, 5, "coordinator_cut"),
     caught(Bug::HeardAgainJudgedAtOnce, Scenario::CoordinatorCut, 20, "coordinator_cut"),
     caught(Bug::MemoryLossUnnoticed, Scenario::LostMemory, 10, "counts_grow"),
-    caught(Bug::DecidesBeforeListening, Scenario::LostMemory, 60, "counts_grow"),
+    caught(Bug::DecidesBeforeListening, Scenario::LostMemory, 60, "configurations_grow"),
     caught(Bug::ToldUnnoted, Scenario::LostMemory, 80, "counts_grow"),
     caught(Bug::DropToldDuringFailOver, Scenario::Tables, 40, "tables"),
     caught(Bug::ToldBeforePersisted, Scenario::CoordinatorOutage, 120, "configurations_grow"),

@@ -17,6 +17,8 @@ const NODES: usize = 3;
 const COORDINATOR: usize = NODES;
 const CLIENTS: usize = NODES + 1;
 /// How long the coordinator is cut off: many leases.
+/// The unix time is known so soon after all nodes are there.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1);
 const CUT: Duration = Duration::from_secs(6);
 /// Time for everything that the cut might cause afterwards.
 const AFTER: Duration = Duration::from_secs(4);
@@ -112,8 +114,19 @@ impl Cluster {
         });
     }
 
+    /// The placement once nothing is new any more: a cluster that has just begun makes one version more when it knows the unix time.
+    fn settled_placement(&self) -> Json {
+        loop {
+            let placement = self.placement();
+            sleep(SETTLES_WITHIN);
+            if self.placement() == placement {
+                return placement;
+            }
+        }
+    }
+
     fn nothing_moves(&self) {
-        let before = self.placement();
+        let before = self.settled_placement();
         self.cut(true);
         sleep(CUT);
         self.cut(false);
