@@ -5,7 +5,7 @@ use kasha_types::ClusterTime;
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::hot::{AnswerView, ReadAnswerView, ReadView, RequestView};
-use kasha_wire::{Body, Kind, Level, OutcomeCode};
+use kasha_wire::{Body, Kind, Level, OutcomeCode, Update};
 
 use super::pages::World;
 use super::redis::told;
@@ -203,4 +203,16 @@ fn in_a_transaction_it_stands_before_exec_alone() {
         said.ends_with("-ERR invalid expire time in 'kasha.once' command\r\n-ERR EXEC without MULTI\r\n"),
         "{said}"
     );
+}
+
+/// A query may end early (R10.17), and `EXEC` never does.
+#[test]
+fn r10_6_exec_of_reads_is_one_transaction() {
+    let mut world = world();
+    for words in [&["MULTI"][..], &["GET", "{a}x"], &["GET", "{a}y"]] {
+        world.ask(words);
+    }
+    let sent = world.update(&["EXEC"]);
+    let Update::Transaction { parts } = sent.body().update else { panic!("{:?}", sent.body().update) };
+    assert_eq!(parts.count(), 2);
 }

@@ -24,6 +24,12 @@ impl TransactionParts {
         index
     }
 
+    /// How many parts there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.parts.as_parts().count()
+    }
+
     /// It is never sent. The first reason counts.
     pub fn is_wrong(&mut self, why: WhyNot) {
         self.wrong.get_or_insert(why);

@@ -187,8 +187,8 @@ impl Together {
         self.merges
     }
 
-    /// Makes the call. What only reads keys of one shard is a query; of several, or under an operation key, it is a transaction, as what changes
-    /// something.
+    /// Makes the call. One command that only reads keys of one shard is a query. Several of them are a transaction, as what changes something: a
+    /// query may end early (R10.17), and `EXEC` never does (R10.6). So are keys of several shards, and what has an operation key.
     pub fn call(
         self,
         now: Tick,
@@ -197,7 +197,8 @@ impl Together {
         out: &mut Effects,
     ) -> Result<Called, WhyNot> {
         let deadline = Some(now.after(COMMAND_DEADLINE));
-        let is_query = !self.changes && self.shards.len() == 1 && once.is_none();
+        let is_alone = self.parts.count() == 1 && self.shards.len() == 1;
+        let is_query = !self.changes && is_alone && once.is_none();
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
