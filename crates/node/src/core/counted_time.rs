@@ -15,6 +15,8 @@ use std::time::Duration;
 use kasha_types::{ClusterTime, Tick};
 
 const NANOS: u64 = 1_000_000;
+/// So fine is what is counted: a part of the millisecond in which ClusterTime is told.
+const STEP_NANOS: u64 = NANOS / 8;
 /// Two clocks drift apart by this part of the time at most.
 const DRIFT_PART: u64 = 20;
 /// What an answer may be off besides, in milliseconds: it is cut to whole ones, and ClusterTime goes towards a clock on the wall by steps of half a
@@ -50,6 +52,8 @@ pub(crate) struct CountedTime {
     /// For how many nanoseconds it is counted on from there.
     most: u64,
     time: ClusterTime,
+    /// Before then nothing changes: most turns begin within a millisecond of the one before.
+    next: Tick,
 }
 
 impl CountedTime {
@@ -75,11 +79,21 @@ impl CountedTime {
         let goes_on = self.last.is_some_and(|last| last.goes_on(answer));
         self.most = if goes_on { lease_millis.saturating_mul(NANOS) } else { 0 };
         self.last = Some(answer);
+        self.next = now;
     }
 
     /// A turn begins.
     #[inline]
     pub fn count(&mut self, now: Tick) {
+        if now >= self.next {
+            self.count_on(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn count_on(&mut self, now: Tick) {
+        self.next = Tick(now.0.saturating_add(STEP_NANOS));
         let Some(last) = self.last else { return };
         let passed = now.0.saturating_sub(last.came.0).min(self.most);
         self.learn(last.time.after_millis((passed - passed / DRIFT_PART) / NANOS));
