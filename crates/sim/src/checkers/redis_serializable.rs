@@ -20,7 +20,7 @@ use crate::redis::draw::group_of;
 use crate::redis::history::{Commands, Operation, Told, What};
 
 /// States that are visited of a group: those of a few that are too hard are given up.
-const VISITS_MAX: usize = 100_000;
+const VISITS_MAX: usize = 1_000_000;
 
 /// An operation, or the end that it gave the value of a key.
 struct Whole<'h> {
