@@ -3,18 +3,19 @@
 //! counts when all of its witnesses have accepted the same attempt.
 //!
 //! A client takes the transaction for committed then. That a participant is against counts once a client is told so, or all
-//! members of the participant hold it: what a deposed primary alone has written is nothing (R8.1).
+//! members of the participant hold it: what a deposed primary alone has written is nothing (R8.1). So a primary that was stopped, and goes on
+//! without knowing that a later one has told the results, may write others into its own log. It must not tell them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
-use kasha_types::{BodyHash, RpcId, ShardId};
+use kasha_types::{BodyHash, Epoch, RpcId, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Body, OutcomeCode, Recorded, RequestView, hot};
 
 use crate::checkers::endings::{ENDED_ENTRY, ended};
 use crate::checkers::promises::{Promise, Promises};
-use crate::checkers::records::{COMPLETION_ENTRY, Record, Records, entries_in, result_of};
+use crate::checkers::records::{COMPLETION_ENTRY, Record, Records, groups_in, result_of};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
@@ -28,8 +29,8 @@ struct Known {
     participants: BTreeSet<ShardId>,
     /// Participants that have told, so that it counts, that it is prepared or executed.
     told: BTreeSet<ShardId>,
-    /// What each participant has told, when that was durable, without the code before it.
-    results: BTreeMap<ShardId, Vec<u8>>,
+    /// What each participant has told, when that was durable, without the code before it, and in which epoch.
+    results: BTreeMap<ShardId, (Epoch, Vec<u8>)>,
     /// A participant has told a client that it does not happen.
     is_refused: bool,
     /// Participants with a log in which it does not happen.
@@ -52,7 +53,7 @@ pub struct PreparedKept {
     records: Records,
     transactions: BTreeMap<RpcId, Known>,
     /// What was told, by attempts, before it was durable at the participant.
-    speculative: BTreeMap<(RpcId, ShardId, u32), Vec<u8>>,
+    speculative: BTreeMap<(RpcId, ShardId, u32), (Epoch, Vec<u8>)>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -73,18 +74,27 @@ impl PreparedKept {
     }
 
     /// A participant tells what is durable there, or at its witnesses.
-    fn on_answer(&mut self, rpc: RpcId, shard: ShardId, result: &[u8]) {
+    fn on_answer(&mut self, rpc: RpcId, shard: ShardId, (epoch, result): (Epoch, &[u8])) {
         let Some(known) = self.transactions.get_mut(&rpc).filter(|known| !known.is_excused) else { return };
         if let Some(results) = results_in(result) {
-            known.results.entry(shard).or_insert_with(|| results.to_vec());
+            known.results.entry(shard).or_insert_with(|| (epoch, results.to_vec()));
         }
         self.compare(rpc, shard, result);
+    }
+
+    /// A later primary has told the results, and this process was the primary of an earlier epoch, in which the group was begun.
+    fn is_deposed(&self, by: Option<ProcessId>, (rpc, shard): (RpcId, ShardId), epoch: Epoch) -> bool {
+        let told = self.transactions.get(&rpc).and_then(|known| known.results.get(&shard));
+        told.is_some_and(|&(told, _)| epoch < told)
+            && self.promises.configurations.of_term(shard, epoch).iter().any(|(configuration, config)| {
+                by.is_some() && self.cores.host_of(configuration, config.primary, shard) == by
+            })
     }
 
     /// What the log has is what every later answer says. What was logged and told to nobody may be lost, and come to something else.
     fn compare(&mut self, rpc: RpcId, shard: ShardId, result: &[u8]) {
         let Some(known) = self.transactions.get_mut(&rpc).filter(|known| !known.is_excused) else { return };
-        let (Some(first), Some(results)) = (known.results.get(&shard), results_in(result)) else { return };
+        let (Some((_, first)), Some(results)) = (known.results.get(&shard), results_in(result)) else { return };
         self.checked += 1;
         if first != results {
             self.violations.push(format!(
@@ -102,16 +112,21 @@ impl PreparedKept {
         self.judge(rpc);
     }
 
-    fn on_bytes(&mut self, shard: ShardId, bytes: &[u8]) {
+    /// `by`: the process into whose file they were written, if it is known.
+    fn on_bytes(&mut self, by: Option<ProcessId>, shard: ShardId, bytes: &[u8]) {
         let (mut ends, mut results) = (Vec::new(), Vec::new());
-        entries_in(bytes, |kind, entry| {
-            let outcome = (kind == ENDED_ENTRY).then(|| ended(entry)).flatten();
-            ends.extend(outcome.filter(|outcome| outcome.executed.is_none()).map(|outcome| outcome.rpc));
-            let record = (kind == COMPLETION_ENTRY).then(|| result_of(entry)).flatten();
-            results.extend(record.map(|(rpc, result)| (rpc, result.to_vec())));
+        groups_in(bytes, |group| {
+            for &(kind, entry) in group.entries {
+                let outcome = (kind == ENDED_ENTRY).then(|| ended(entry)).flatten();
+                ends.extend(outcome.filter(|outcome| outcome.executed.is_none()).map(|outcome| outcome.rpc));
+                let record = (kind == COMPLETION_ENTRY).then(|| result_of(entry)).flatten();
+                results.extend(record.map(|(rpc, result)| (rpc, result.to_vec(), group.epoch)));
+            }
         });
-        for (rpc, result) in results {
-            self.compare(rpc, shard, &result);
+        for (rpc, result, epoch) in results {
+            if !self.is_deposed(by, (rpc, shard), epoch) {
+                self.compare(rpc, shard, &result);
+            }
         }
         for rpc in ends {
             if let Some(known) = self.transactions.get_mut(&rpc) {
@@ -151,10 +166,10 @@ impl Watch for PreparedKept {
             Some(Kind::Answer) => {
                 if let Ok(answer) = AnswerView::decode(sent.payload) {
                     if answer.synced {
-                        self.on_answer(answer.rpc, answer.shard, answer.result);
+                        self.on_answer(answer.rpc, answer.shard, (answer.epoch, answer.result));
                     } else {
                         let key = (answer.rpc, answer.shard, answer.attempt);
-                        self.speculative.insert(key, answer.result.to_vec());
+                        self.speculative.insert(key, (answer.epoch, answer.result.to_vec()));
                     }
                     attempt = Some(answer.attempt);
                 }
@@ -165,8 +180,8 @@ impl Watch for PreparedKept {
             _ => {}
         }
         if let Some(Promise::Outcome(rpc, shard, code)) = self.promises.take_in(sent) {
-            if let Some(result) = attempt.and_then(|attempt| self.speculative.remove(&(rpc, shard, attempt))) {
-                self.on_answer(rpc, shard, &result); // it counts now
+            if let Some((epoch, result)) = attempt.and_then(|attempt| self.speculative.remove(&(rpc, shard, attempt))) {
+                self.on_answer(rpc, shard, (epoch, &result)); // it counts now
             }
             self.on_outcome(rpc, shard, code);
         }
@@ -175,7 +190,7 @@ impl Watch for PreparedKept {
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
         let FileName::Segment { shard, .. } = file else { return };
         if let Some(content) = view.processes[by.0].disk.cached(file) {
-            self.on_bytes(shard, &content.read(offset, len));
+            self.on_bytes(Some(by), shard, &content.read(offset, len));
         }
     }
 
@@ -222,10 +237,10 @@ mod tests {
     #[test]
     fn r8_8_a_participant_tells_and_logs_what_it_has_told() {
         let (mut watch, _) = watch();
-        watch.on_answer(RPC, ShardId(0), PREPARED);
-        watch.on_answer(RPC, ShardId(0), DONE);
+        watch.on_answer(RPC, ShardId(0), (Epoch(2), PREPARED));
+        watch.on_answer(RPC, ShardId(0), (Epoch(2), DONE));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
-        watch.on_answer(RPC, ShardId(0), &[0, 0, 0, 0, 1]);
+        watch.on_answer(RPC, ShardId(0), (Epoch(1), &[0, 0, 0, 0, 1]));
         assert_eq!(watch.take_violations().len(), 1);
         for (result, found) in [(DONE, 0), (&[0, 0, 0, 0, 1][..], 1), (&[9], 0)] {
             let mut record = vec![1, 0, 0];
@@ -233,9 +248,31 @@ mod tests {
             record.extend_from_slice(&RPC.sequence.0.to_le_bytes());
             record.resize(43, 0);
             record.extend_from_slice(result);
-            watch.on_bytes(ShardId(0), &group(COMPLETION_ENTRY, &record));
+            watch.on_bytes(None, ShardId(0), &group(COMPLETION_ENTRY, &record));
             assert_eq!(watch.take_violations().len(), found, "{result:?}");
         }
+    }
+
+    /// Seed `interactive` 139152049: a primary that was stopped raised its version floor when it went on, and executed what its successor had
+    /// told, with other versions, before it heard of that.
+    #[test]
+    fn r8_1_a_deposed_primary_writes_what_it_likes_and_tells_nothing_else() {
+        let (mut watch, _) = watch();
+        tell(&watch.promises.configurations, &configuration(2, 2, 2));
+        watch.on_answer(RPC, ShardId(0), (Epoch(2), DONE));
+        let mut record = vec![1, 0, 0];
+        record.extend_from_slice(&RPC.client.0.to_le_bytes());
+        record.extend_from_slice(&RPC.sequence.0.to_le_bytes());
+        record.resize(43, 0);
+        record.extend_from_slice(&[0, 0, 0, 0, 1]);
+        let mut bytes = group(COMPLETION_ENTRY, &record);
+        for (epoch, by, found) in [(1, 1, 0), (1, 2, 1), (2, 1, 1), (2, 2, 1)] {
+            bytes[24] = epoch;
+            watch.on_bytes(Some(ProcessId(by)), ShardId(0), &bytes);
+            assert_eq!(watch.take_violations().len(), found, "epoch {epoch}, process {by}");
+        }
+        watch.on_answer(RPC, ShardId(0), (Epoch(1), &[0, 0, 0, 0, 1]));
+        assert_eq!(watch.take_violations().len(), 1, "it tells it");
     }
 
     #[test]
@@ -250,10 +287,10 @@ mod tests {
         known.is_refused = false;
         let against = Ended::of(9, None).encode();
         hold_bytes(&records, 1, segment(0), &against);
-        watch.on_bytes(ShardId(0), &against);
+        watch.on_bytes(None, ShardId(0), &against);
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "one of two members holds it");
         hold_bytes(&records, 2, segment(0), &against);
-        watch.on_bytes(ShardId(0), &against);
+        watch.on_bytes(None, ShardId(0), &against);
         assert_eq!(watch.take_violations().len(), 1);
     }
 }
