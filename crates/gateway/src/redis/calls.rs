@@ -15,7 +15,8 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::{OutcomeCode, Read};
 
 use super::connection::Watched;
-use super::unknown::Key;
+use super::flush;
+use super::unknown::{Key, Touched};
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
@@ -66,8 +67,15 @@ pub enum Expected {
 
 /// A command and what it is made of: it is refused before anything is sent, or has parts.
 pub struct Split {
-    pub parts: Vec<(ShardId, CommandBuffer)>,
+    pub parts: Vec<PartOf>,
     pub merge: Merge,
+}
+
+/// A part, and where it goes.
+pub struct PartOf {
+    pub shard: ShardId,
+    pub table: TableId,
+    pub command: CommandBuffer,
 }
 
 /// The keys of a command, in this table.
@@ -104,13 +112,16 @@ pub fn too_long(row: &Row) -> String {
 
 /// Takes a command apart by the shards of its keys.
 pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Split, NoCall> {
+    if flush::is_one(row) {
+        return flush::split(row, words, table, session);
+    }
     let configuration = session.configuration().ok_or(NoCall::Table)?;
     let owner = |key: &[u8]| configuration.owner(table, slot_of(key)).ok_or(NoCall::Table);
     let keys: Vec<_> = kasha_commands::keys::positions(row, words.len()).map(|(at, _)| at).collect();
     let owners = keys.iter().map(|&at| owner(words[at])).collect::<Result<Vec<ShardId>, NoCall>>()?;
     let whole = |shard: ShardId| -> Result<Split, NoCall> {
         let command = command_of(row, &words[1..])?;
-        Ok(Split { parts: vec![(shard, command)], merge: Merge::One })
+        Ok(Split { parts: vec![PartOf { shard, table, command }], merge: Merge::One })
     };
     let Some(&first) = owners.first() else { return Err(NoCall::Refused(format!("ERR '{}' has no keys", row.name))) };
     if owners.iter().all(|&shard| shard == first) {
@@ -131,8 +142,9 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
             )));
         }
     };
-    let parts =
-        keys.iter().zip(owners).map(|(&at, shard)| Ok((shard, command_of(each.row(), &words[at..at + width])?)));
+    let parts = keys.iter().zip(owners).map(|(&at, shard)| {
+        Ok(PartOf { shard, table, command: command_of(each.row(), &words[at..at + width])? })
+    });
     Ok(Split { parts: parts.collect::<Result<_, NoCall>>()?, merge })
 }
 
@@ -147,17 +159,20 @@ pub struct Together {
     merges: Vec<Merge>,
     shards: BTreeSet<ShardId>,
     changes: bool,
-    keys: Vec<Key>,
+    touched: Touched,
 }
 
 impl Together {
-    pub fn push(&mut self, table: TableId, split: &Split) {
-        for (shard, command) in &split.parts {
+    pub fn push(&mut self, split: &Split) {
+        for PartOf { shard, table, command } in &split.parts {
             let command = command.as_command();
             self.shards.insert(*shard);
             self.changes |= matches!(command.row().class, Class::Changes(_));
-            command.for_each_key(|key| self.keys.push((table, key.to_vec())));
-            self.parts.push(table, &PartOperation::Command(command));
+            match command.is_of_table() {
+                true => self.touched.flushes = true,
+                false => command.for_each_key(|key| self.touched.keys.push((*table, key.to_vec()))),
+            }
+            self.parts.push(*table, &PartOperation::Command(command));
         }
         self.merges.push(split.merge.clone());
     }
@@ -179,8 +194,8 @@ impl Together {
         self.shards.is_empty() && !self.changes
     }
 
-    pub fn keys(&self) -> &[Key] {
-        &self.keys
+    pub fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     pub fn into_merges(self) -> Vec<Merge> {
@@ -211,8 +226,8 @@ impl Together {
                 session.read_encoded(now, table, &operation?, deadline, out)
             }
         };
-        let keys = if is_query { Vec::new() } else { self.keys };
-        Ok(Called { call, merges: self.merges, keys })
+        let touched = if is_query { Touched::default() } else { self.touched };
+        Ok(Called { call, merges: self.merges, touched })
     }
 }
 
@@ -220,8 +235,8 @@ impl Together {
 pub struct Called {
     pub call: CallId,
     pub merges: Vec<Merge>,
-    /// The keys of what may change something.
-    pub keys: Vec<Key>,
+    /// What it may change.
+    pub touched: Touched,
 }
 
 /// Looks at keys of one shard that are to be watched.

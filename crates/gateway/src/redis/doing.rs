@@ -15,9 +15,9 @@ use super::calls::{self, Expected, NoCall, OperationKey, Together};
 use super::connection::{Blocked, Connection, Outstanding, Waiting};
 use super::gathered::{self, Gathered, Run};
 use super::options::RedisOptions;
-use super::unknown::Unknown;
+use super::unknown::{Touched, Unknown};
 use super::whole::{Asking, Next, Whole};
-use super::{local, multi, tables};
+use super::{flush, local, multi, tables};
 
 /// What a request is begun with.
 pub(super) struct Doing<'d> {
@@ -120,7 +120,7 @@ impl Doing<'_> {
             (Some(whole), Next::Asks(call)) => {
                 let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
                 let expected = Expected::Pages(table, Box::new(whole));
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
+                Begun::Waits(Outstanding::Call { call, expected, is_answered, touched: Touched::default() })
             }
             (_, Next::Replies(reply)) => {
                 self.scratch.extend_from_slice(&reply);
@@ -169,6 +169,7 @@ impl Doing<'_> {
                 self.answer(row, words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
+            _ if flush::is_one(row) => flush::begin(self, connection, (row, words), request),
             Class::Composed => self.begin_whole((conn, connection), (row, words), request.is_answered),
             Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
         }
@@ -218,7 +219,7 @@ impl Doing<'_> {
         };
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
         let mut together = Together::default();
-        together.push(table, &split);
+        together.push(&split);
         match together.call(self.now, once, self.session, self.out) {
             Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
                 self.session.abandon(called.call);
@@ -226,8 +227,8 @@ impl Doing<'_> {
                 Begun::Answered(Some(is_answered))
             }
             Ok(called) => {
-                let (call, expected, keys) = (called.call, Expected::One(split.merge), called.keys);
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
+                let (call, expected, touched) = (called.call, Expected::One(split.merge), called.touched);
+                Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
             }
             Err(why) => {
                 ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));

@@ -11,11 +11,12 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, OperationKey, Together};
-use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
+use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
 use super::doing::{Begun, Doing};
+use super::flush;
 use super::local;
 use super::once;
-use super::unknown::Key;
+use super::unknown::{Key, Touched};
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
 const QUEUED_MAX: usize = 1024;
@@ -67,14 +68,14 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         _ if queued.requests.len() >= QUEUED_MAX || queued.bytes >= QUEUED_BYTES_MAX => {
             Some("ERR a transaction has at most 1024 commands and 4 MiB; split it".to_owned())
         }
-        Class::Composed => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
+        Class::Composed if !flush::is_one(row) => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
         // Its subcommand is none.
         Class::Local if is_alone && words.len() > 1 => {
             doing.answer(row, words, connection);
             connection.spoil();
             return Begun::Answered(None);
         }
-        Class::Reads(_) | Class::Changes(_) | Class::Local => None,
+        Class::Composed | Class::Reads(_) | Class::Changes(_) | Class::Local => None,
     };
     let queued = connection.queued.as_mut().expect("the caller looked");
     if let Some(text) = refusal {
@@ -118,6 +119,9 @@ pub(super) fn execute(
     }
     let (mut together, checks) = demands(connection);
     let (database, requests) = (connection.database, queued.requests.clone());
+    if connection.tables != TablesAsked::Answered && requests.iter().any(|request| flush::is_of_all(request)) {
+        return Begun::Blocked(Blocked::Tables);
+    }
     for request in &requests {
         let words: Vec<_> = Request::of_kept(request).words().collect();
         let row = super::doing::row_of(&words).expect("looked at when it was queued");
@@ -132,7 +136,13 @@ pub(super) fn execute(
             return Begun::Blocked(Blocked::Table(missing));
         };
         match calls::split(row, &words, table, doing.session) {
-            Ok(split) => together.push(table, &split),
+            Ok(split) => together.push(&split),
+            // A wrong option is its reply, as in Redis.
+            Err(NoCall::Refused(text)) if flush::is_one(row) => {
+                let mut reply = Vec::new();
+                ReplyWriter(&mut reply).item(Item::Error(&text));
+                together.push_answered(reply);
+            }
             Err(NoCall::Refused(text)) => {
                 connection.queued = None;
                 connection.forget_watched();
@@ -144,7 +154,9 @@ pub(super) fn execute(
             }
         }
     }
-    if doing.unknown.has(conn, || together.keys().to_vec()) {
+    if doing.unknown.has(conn, || together.touched().keys.clone())
+        || (together.touched().flushes && doing.unknown.has_any())
+    {
         connection.database = database;
         return Begun::Blocked(Blocked::Unknown);
     }
@@ -157,8 +169,8 @@ pub(super) fn execute(
         Ok(called) => {
             let expected = Expected::Whole { checks, commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
-            let (call, keys) = (called.call, called.keys);
-            Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
+            let (call, touched) = (called.call, called.touched);
+            Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
         }
         Err(why) => doing.reply(Item::Error(&format!("ERR {why}"))),
     }
@@ -204,7 +216,7 @@ pub(super) fn look(doing: &mut Doing<'_>, mut keys: Vec<Vec<Key>>, is_answered: 
     let now = keys.pop().expect("a key is watched");
     let call = calls::look_at(doing.now, &now, doing.session, doing.out);
     let expected = Expected::Versions { now, later: keys };
-    Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
+    Begun::Waits(Outstanding::Call { call, expected, is_answered, touched: Touched::default() })
 }
 
 /// What was seen of keys that are to be watched. A key that is watched twice is checked as it was when it was first looked at; what could not be

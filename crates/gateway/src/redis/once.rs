@@ -11,7 +11,7 @@ use kasha_types::limits::{OPERATION_KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
 use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
 use super::doing::{self, Begun, Doing};
-use super::{calls, local, multi};
+use super::{calls, flush, local, multi};
 
 /// The demands of `WATCH` would be a part of what the key stands for, and a refusal would be its result: who tries again, with what the keys are now,
 /// would hear of a mismatch for ever.
@@ -76,7 +76,8 @@ pub(super) fn begin(
     };
     let database = connection.database;
     let Some(table) = doing.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-    if doing.unknown.has(conn, || calls::keys_of(table, row, once.command)) {
+    let is_held_up = flush::is_one(row) && doing.unknown.has_any();
+    if is_held_up || doing.unknown.has(conn, || calls::keys_of(table, row, once.command)) {
         return Begun::Blocked(Blocked::Unknown);
     }
     doing.begin_alone(connection, (row, once.command), table, request, Some(key))
