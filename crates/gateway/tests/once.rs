@@ -14,13 +14,13 @@ use super::redis::told;
 const NOW: ClusterTime = ClusterTime(1_000);
 
 /// An update that was sent.
-struct Sent {
+pub(super) struct Sent {
     to: Endpoint,
-    payload: Vec<u8>,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Sent {
-    fn body(&self) -> Body<'_> {
+    pub(super) fn body(&self) -> Body<'_> {
         let view = RequestView::decode(&self.payload).expect("a request");
         Body::decode(view.body).expect("a body")
     }
@@ -33,7 +33,7 @@ impl Sent {
 }
 
 impl World {
-    fn updates(&mut self) -> Vec<Sent> {
+    pub(super) fn updates(&mut self) -> Vec<Sent> {
         let requests = self.sent.drain(..).filter(|(_, frame)| frame[12] == Kind::Request as u8);
         requests.map(|(to, frame)| Sent { to, payload: frame[FRAME_HEADER_BYTES..].to_vec() }).collect()
     }
@@ -65,7 +65,7 @@ impl World {
         assert_eq!(self.said, "+OK\r\n+PONG\r\n");
     }
 
-    fn answer(&mut self, update: &Sent, result: &[u8]) {
+    pub(super) fn answer(&mut self, update: &Sent, result: &[u8]) {
         let view = RequestView::decode(&update.payload).expect("a request");
         let (rpc, envelope) = (update.body().head.rpc, view.envelope);
         let (epoch, attempt, shard) = (envelope.epoch, envelope.attempt, envelope.shard);
