@@ -63,11 +63,7 @@ impl Footprint {
     /// How it touches everything, if it does: no hash is greater.
     fn access_to_everything(&self) -> Option<Access> {
         let has = |keys: &[KeyHash]| keys.last() == Some(&KeyHash::EVERYTHING);
-        if has(&self.writes) {
-            Some(Access::Write)
-        } else {
-            has(&self.reads).then_some(Access::Read)
-        }
+        if has(&self.writes) { Some(Access::Write) } else { has(&self.reads).then_some(Access::Read) }
     }
 
     /// What is known of its keys, by the hash of a key, and how it touches each: of all keys, if it touches everything, and else also what is

@@ -83,15 +83,14 @@ impl Pending {
 
     /// Something that holds a lock which conflicts with this.
     pub fn locked_by(&self, footprint: &Footprint) -> Option<RpcId> {
-        footprint.met(&self.keys).find_map(|(key, access)| {
-            key.locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc)
-        })
+        footprint
+            .met(&self.keys)
+            .find_map(|(key, access)| key.locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc))
     }
 
     /// Whether everything else that conflicts with this has a later place.
     pub fn is_first(&self, place: Place, footprint: &Footprint) -> bool {
-        let mut others =
-            footprint.met(&self.keys).filter_map(|(key, access)| key.first_against(access, Some(place.1)));
+        let mut others = footprint.met(&self.keys).filter_map(|(key, access)| key.first_against(access, Some(place.1)));
         others.all(|other| other > place)
     }
 

@@ -297,8 +297,8 @@ impl RedisFront {
             }
             Some(Owner::Connection(conn)) => self.on_answered(now, (conn, call), completion, session, out),
             Some(Owner::Batch(batch)) => {
-                if matches!(completion, Completion::Unknown(_)) {
-                    // R10.18: it ends later, and is named then.
+                if matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none() {
+                    // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
                     let (conns, keys) = self.told_unknown(&batch);
                     let closed = conns.iter().filter(|_| planted::is_on(Bug::ClosedWhenUnknown));
                     closed.for_each(|&conn| out.push(Effect::Disconnect(Endpoint::Conn(conn))));
@@ -323,8 +323,8 @@ impl RedisFront {
         let Some(Outstanding::Call { mut expected, is_answered, touched, .. }) = connection.outstanding.take() else {
             unreachable!("its call")
         };
-        if matches!(completion, Completion::Unknown(_)) {
-            // R10.18: it ends later, and is named then.
+        if matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none() {
+            // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
             unknown.note(call, vec![conn], touched);
         }
         if let Expected::Pages(table, whole) = &mut expected {

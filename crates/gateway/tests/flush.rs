@@ -3,9 +3,9 @@
 use kasha_commands::Command;
 use kasha_machine::Endpoint;
 use kasha_types::ListVersion;
+use kasha_wire::Level;
 use kasha_wire::hot::RequestView;
 use kasha_wire::operation::PartOperation;
-use kasha_wire::Level;
 
 use super::once::Sent;
 use super::pages::World;
@@ -17,9 +17,7 @@ fn world() -> World {
 /// How many tables this update flushes at the shard that it goes to.
 fn flushes(update: &Sent) -> usize {
     let (body, view) = (update.body(), RequestView::decode(&update.payload).expect("a request"));
-    let is_one = |operation: &PartOperation<'_>| {
-        matches!(operation, PartOperation::Command(command) if command.row().command == Command::FlushDb)
-    };
+    let is_one = |operation: &PartOperation<'_>| matches!(operation, PartOperation::Command(command) if command.row().command == Command::FlushDb);
     assert_eq!(view.envelope.list, ListVersion::NONE, "R10.11: no witness holds it");
     assert!(body.touches_everything());
     let own = body.parts_at(view.envelope.shard).expect("it takes part");

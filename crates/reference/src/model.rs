@@ -79,9 +79,11 @@ impl Model {
     /// # Panics
     /// If one of the keys has a greater version.
     pub fn flush(&mut self, table: TableId, version: u64) {
-        self.cells.retain(|(of, _), cell| *of != table || {
-            assert!(cell.version <= version, "R10.7: {} is not above {cell:?}", version);
-            false
+        self.cells.retain(|(of, _), cell| {
+            *of != table || {
+                assert!(cell.version <= version, "R10.7: {} is not above {cell:?}", version);
+                false
+            }
         });
         self.floors.insert(table, version);
     }

@@ -79,7 +79,9 @@ impl Store {
     ) -> impl Iterator<Item = (Ending, TableId, &'l [u8])> {
         let due = self.expiries.due(after, now).map(|ending| (ending, decode(log.entry(ending.1), ending.1)));
         // What was flushed ends by leaving the index, and soon: what is behind it waits for that.
-        let is_to_end = |found: &Found<'_>| !self.tables.has_flushed() || !self.tables.is_flushed(found.table(), found.version(), found.at());
+        let is_to_end = |found: &Found<'_>| {
+            !self.tables.has_flushed() || !self.tables.is_flushed(found.table(), found.version(), found.at())
+        };
         due.take_while(move |(_, found)| is_to_end(found)).map(|(ending, found)| (ending, found.table(), found.key()))
     }
 

@@ -376,3 +376,42 @@ fn r10_7_a_flush_of_nothing_leaves_no_entry_and_looks_at_everything() {
     assert!(draft.is_empty() && draft.touches_everything() && !draft.flushes());
     assert!(draft.footprint().contains(&kasha_types::KeyHash::EVERYTHING));
 }
+
+/// Found by a review: a client that says to have begun at the end of all time ended each primary in turn.
+#[test]
+fn r10_12_an_end_behind_the_end_of_time_is_the_end_of_time() {
+    let mut replica = Replica::default();
+    replica.now = kasha_types::ClusterTime(u64::MAX);
+    run(
+        &mut replica,
+        &[&[b"set", b"k", b"v", b"ex", b"10"], &[b"expire", b"k", b"10"], &[b"getex", b"k", b"px", b"5"]],
+    );
+    assert!(replica.values(T, &[b"k"])[0].is_some());
+    assert_eq!(replica.store.stats().ending, 1);
+}
+
+/// Found by a review: a thousand times a value of a megabyte was put together before anybody asked how much that is.
+#[test]
+fn r11_14_what_nobody_is_answered_is_not_put_together() {
+    let mut replica = Replica::default();
+    replica.put(T, b"k", &vec![7; 40_000]);
+    let words = [&[&b"mget"[..]][..], &[&b"k"[..]; 1000]].concat();
+    let parts = commands(&[&words]);
+    let draft = replica.store.query(&replica.log, replica.now.into(), (parts.as_parts(), 1), SpareDraft::default());
+    let told = draft.result().len();
+    let most = kasha_types::limits::RESULT_BYTES_MAX;
+    assert!(told > most && told < most + 100_000, "{told}: refused, and no more than that");
+    assert_eq!(draft.footprint().len(), 1000, "its answer would have waited for all of them");
+}
+
+#[test]
+fn r11_14_one_request_compares_only_so_much() {
+    let mut replica = Replica::default();
+    replica.put(T, b"a", &[1; 1000]);
+    let lcs: &[&[u8]] = &[b"lcs", b"a", b"a", b"len"];
+    let parts = commands(&[lcs; 6]);
+    let draft = replica.store.query(&replica.log, replica.now.into(), (parts.as_parts(), 6), SpareDraft::default());
+    let replies: Vec<_> = kasha_wire::outcome::each_part(draft.result()).map(<[u8]>::to_vec).collect();
+    let refused = replies.iter().filter(|reply| reply.windows(7).any(|word| word == b"send it")).count();
+    assert_eq!((replies.len(), refused), (6, 2));
+}

@@ -350,13 +350,12 @@ impl<'a> Body<'a> {
     /// Never: every update has a key.
     #[must_use]
     pub fn first_key(&self) -> (TableId, &'a [u8]) {
-        let (mut first, mut before) = (None, self.first_part());
-        self.update.for_each_key(self.head.table, |table, key| {
-            if before == 0 {
-                first = first.or(Some((table, key)));
-            }
-            before = before.saturating_sub(1);
-        });
+        if let Update::Transaction { parts } = self.update {
+            let part = parts.iter().nth(usize::from(self.first_part())).expect("checked when it was decoded");
+            return (part.table, part.operation.first_key());
+        }
+        let mut first = None;
+        self.update.for_each_key(self.head.table, |table, key| first = first.or(Some((table, key))));
         first.expect("every update has a key")
     }
 

@@ -142,9 +142,10 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
             )));
         }
     };
-    let parts = keys.iter().zip(owners).map(|(&at, shard)| {
-        Ok(PartOf { shard, table, command: command_of(each.row(), &words[at..at + width])? })
-    });
+    let parts = keys
+        .iter()
+        .zip(owners)
+        .map(|(&at, shard)| Ok(PartOf { shard, table, command: command_of(each.row(), &words[at..at + width])? }));
     Ok(Split { parts: parts.collect::<Result<_, NoCall>>()?, merge })
 }
 

@@ -188,7 +188,7 @@ impl Doing<'_> {
             return Begun::Blocked(Blocked::Unknown);
         }
         let shard = match calls::shard_of(row, words, table, self.session) {
-            Ok(Some(shard)) if !request.goes_alone => shard,
+            Ok(Some(shard)) if !request.goes_alone && row.command != Name::Lcs => shard,
             Ok(_) => return self.begin_alone(connection, (row, words), table, request, None),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
@@ -267,6 +267,7 @@ impl Doing<'_> {
         let Some(words) = words_of(&request.bytes) else { return false };
         let Ok(row) = row_of(&words) else { return false };
         row.class.number().is_some()
+            && row.command != Name::Lcs // R11.14: it goes alone
             && calls::shard_of(row, &words, table, self.session) == Ok(Some(shard))
             && !self.unknown.has(conn, || calls::keys_of(table, row, &words))
             && run.push(row, &words).is_ok()

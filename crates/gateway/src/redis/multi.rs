@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
+use kasha_types::limits::OPERATION_KEYS_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, slot_of};
 use kasha_wire::Outcome;
@@ -68,7 +69,9 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         _ if queued.requests.len() >= QUEUED_MAX || queued.bytes >= QUEUED_BYTES_MAX => {
             Some("ERR a transaction has at most 1024 commands and 4 MiB; split it".to_owned())
         }
-        Class::Composed if !flush::is_one(row) => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
+        Class::Composed if !flush::is_one(row) => {
+            Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name))
+        }
         // Its subcommand is none.
         Class::Local if is_alone && words.len() > 1 => {
             doing.answer(row, words, connection);
@@ -196,6 +199,11 @@ fn watch(
     let Some(table) = doing.table(connection.database) else {
         return Begun::Blocked(Blocked::Table(connection.database));
     };
+    // More could not be checked, and each is kept.
+    if connection.watched.len() + words.len() - 1 > OPERATION_KEYS_MAX {
+        connection.is_unwatched = true;
+        return doing.reply(Item::Error("ERR a transaction watches at most 1024 keys; EXEC runs nothing (K0305)"));
+    }
     let configuration = doing.session.configuration().expect("it has the table");
     let mut by_shard: BTreeMap<ShardId, Vec<Key>> = BTreeMap::new();
     for key in &words[1..] {

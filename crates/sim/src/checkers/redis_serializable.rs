@@ -208,9 +208,8 @@ pub fn check(history: &Commands) -> Checked {
         }
     }
     // One that was answered by nothing at all was refused by its watches.
-    let is_flush = |operation: &Operation| {
-        counts(operation) && operation.flushes() && operation.told != Told::Result(Reply::Nil)
-    };
+    let is_flush =
+        |operation: &Operation| counts(operation) && operation.flushes() && operation.told != Told::Result(Reply::Nil);
     let flushes: Vec<_> = (0..all.len()).filter(|number| is_flush(&all[*number])).collect();
     let mut checked = Checked::default();
     for (group, mut numbers) in groups {

@@ -9,6 +9,9 @@ use crate::run::Run;
 /// Products of the two lengths up to here are compared: more would hold up everybody else for longer than a turn may (R11.14).
 const CELLS_MAX: usize = 1024 * 1024;
 
+/// The same of all in one request. Fronts send an LCS that stands in no transaction alone.
+const CELLS_OF_ALL_MAX: usize = 4 * CELLS_MAX;
+
 /// A run of bytes that both strings have, at these places.
 struct Match {
     first: std::ops::Range<usize>,
@@ -93,7 +96,12 @@ impl<'a> Run<'_, 'a> {
         let (first, second) = (self.see(first), self.see(second));
         let options = Options::parse(words)?;
         let (first, second) = (self.string(&first).into_owned(), self.string(&second).into_owned());
-        if (first.len() + 1).saturating_mul(second.len() + 1) > CELLS_MAX {
+        let cells = (first.len() + 1).saturating_mul(second.len() + 1);
+        self.cells = self.cells.saturating_add(cells);
+        if self.cells > CELLS_OF_ALL_MAX && cells <= CELLS_MAX {
+            return Err(CommandError::of("ERR LCS compares too much in one transaction; send it alone"));
+        }
+        if cells > CELLS_MAX {
             return Err(CommandError::of(
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
             ));

@@ -1,8 +1,8 @@
 //! One shard's log and store, driven as a node drives them: a completion record with every update, replay, freeing.
 #![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
 
-use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_commands::Command;
+use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{Flushed, ReadResult, SpareDraft, Store};
 use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId, key_hash};
 use kasha_wire::operation::{CommandBuffer, ItemsBuffer, PartOperation, PartsBuffer};
