@@ -1,6 +1,7 @@
 //! All integration tests of this crate, as one program.
 
 mod hostile;
+mod moving;
 mod once;
 mod pages;
 mod redis;

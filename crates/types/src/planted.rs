@@ -144,6 +144,10 @@ bugs! {
     WatchBlind = "watch_blind",
     /// R10.7: `EXEC` runs although a key could not be watched.
     WatchFailedUnnoticed = "watch_failed_unnoticed",
+    /// R10.6: what moves a value between shards demands nothing of what it has read.
+    MovedUnchecked = "moved_unchecked",
+    /// R10.12: a value that moves between shards leaves its end behind.
+    EndLeftBehind = "end_left_behind",
     /// R10.18: what a front has for the keys of a request whose outcome is unknown does not wait.
     LaterRunsAheadOfUnknown = "later_runs_ahead_of_unknown",
     /// D3: an answer to a client in the node's own core does not wait for its gate.
