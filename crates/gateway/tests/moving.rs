@@ -30,6 +30,8 @@ struct Shards {
     versions: u64,
     /// What each transaction came to, at each shard.
     told: BTreeMap<RpcId, BTreeMap<ShardId, Vec<u8>>>,
+    /// What is kept under operation keys: the request that ran, what it stands for, and the results.
+    kept: BTreeMap<Vec<u8>, (RpcId, u64, BTreeMap<ShardId, Vec<u8>>)>,
     /// So many answers to transactions are lost.
     lost: u32,
     /// Before so many transactions somebody else changes this key.
@@ -113,7 +115,29 @@ impl Shards {
         reply
     }
 
-    /// What the transaction comes to at each shard.
+    /// What the transaction comes to at each shard, perhaps under an operation key.
+    fn decide(&mut self, body: &Body<'_>) -> BTreeMap<ShardId, Vec<u8>> {
+        let Some(key) = body.operation_key else { return self.execute(body) };
+        if let Some((run, fingerprint, kept)) = self.kept.get(key) {
+            let participants = body.participants().expect("of several shards").iter();
+            let repeated = |shard: ShardId| match *fingerprint == body.fingerprint() {
+                false => vec![OutcomeCode::OperationKeyMismatch as u8],
+                true => {
+                    let run = [run.client.0.to_le_bytes(), run.sequence.0.to_le_bytes()].concat();
+                    [&[OutcomeCode::Repeated as u8], &run[..], &kept[&shard]].concat()
+                }
+            };
+            return participants.map(|(shard, _)| (shard, repeated(shard))).collect();
+        }
+        let told = self.execute(body);
+        let is_done = told.values().all(|result| result[0] == OutcomeCode::Done as u8);
+        if is_done {
+            self.kept.insert(key.to_vec(), (body.head.rpc, body.fingerprint(), told.clone()));
+        }
+        assert!(is_done || !body.keeps_refusal(), "the keeper would keep it, and this one knows none");
+        told
+    }
+
     fn execute(&mut self, body: &Body<'_>) -> BTreeMap<ShardId, Vec<u8>> {
         if let Some(key) = self.meddles.pop() {
             self.put(key.as_bytes(), b"meddled", 0);
@@ -210,7 +234,7 @@ impl Play {
         let body = Body::decode(view.body).expect("a body");
         let (rpc, envelope) = (body.head.rpc, view.envelope);
         if !self.shards.told.contains_key(&rpc) {
-            let told = self.shards.execute(&body);
+            let told = self.shards.decide(&body);
             self.shards.told.insert(rpc, told);
         }
         if self.shards.lost > 0 {
@@ -444,4 +468,58 @@ fn r10_2_keys_of_several_shards_are_watched_within_the_time_of_one() {
         }
     }
     assert!(waited <= 1_800 && play.world.said.starts_with("-TRYAGAIN"), "{waited} {}", play.world.said);
+}
+
+#[test]
+fn r4_9_what_moved_under_a_key_moves_once_and_is_told_again() {
+    let ([a, c], [b, d]) = keys();
+    let mut play = Play::new();
+    play.shards.put(a.as_bytes(), b"v", 900);
+    for (key, line, reply) in [
+        ("1", format!("RENAME {a} {b}"), "+OK\r\n"),
+        ("2", format!("RENAMENX {a} {b}"), "-ERR no such key\r\n"),
+        ("3", format!("COPY {b} {a}"), ":1\r\n"),
+        ("4", format!("COPY {b} {a}"), ":0\r\n"),
+        ("5", format!("BITOP XOR {c} {a} {b} {d}"), ":1\r\n"),
+        ("6", format!("MSETNX {d} 1 {{{a}}}n 2"), ":1\r\n"),
+        ("7", format!("LCS {a} {b}"), "$1\r\nv\r\n"),
+    ] {
+        assert_eq!(play.told(&format!("KASHA.ONCE {key} {line}")), reply, "{line}");
+        let (runs, held) = (play.shards.kept.len(), play.shards.held.clone());
+        // Whatever the keys hold by now.
+        for key in [&a, &b, &c, &d] {
+            play.shards.put(key.as_bytes(), b"w", 0);
+        }
+        assert_eq!(play.told(&format!("KASHA.ONCE {key} {line}")), reply, "{line}, again");
+        play.shards.held.clear();
+        assert_eq!(play.told(&format!("kasha.once {key} TTL 9 {line}")), reply, "{line}, with nothing there");
+        assert_eq!(play.shards.kept.len(), runs, "nothing ran");
+        play.shards.held = held;
+    }
+    assert!(play.told(&format!("KASHA.ONCE 1 RENAME {a} {d}")).starts_with("-MISMATCH "));
+}
+
+#[test]
+fn r4_9_who_is_overtaken_under_a_key_keeps_nothing() {
+    let ([a, c], [b, d]) = keys();
+    let (mut play, a_key) = (Play::new(), &*a.clone().leak());
+    play.shards.put(a.as_bytes(), b"v", 0);
+    play.shards.meddles = vec![a_key; 3];
+    assert_eq!(play.told(&format!("KASHA.ONCE k RENAME {a} {b}")), "+OK\r\n");
+    assert_eq!(play.value(&b), Some(("meddled", 0)));
+    // All of `EXEC`, with watched keys at both shards.
+    let exec = |play: &mut Play| {
+        assert_eq!(play.told(&format!("WATCH {c} {d}")), "+OK\r\n");
+        for line in ["MULTI".to_owned(), format!("RENAME {b} {a}"), format!("SET {d} x")] {
+            play.world.ask(&line.split(' ').collect::<Vec<_>>());
+        }
+        play.told("KASHA.ONCE all EXEC").replace("+PONG\r\n", "")
+    };
+    play.shards.meddles = vec![&*c.clone().leak()];
+    assert_eq!(exec(&mut play), "*-1\r\n");
+    assert_eq!(play.value(&a), None);
+    for _ in 0..2 {
+        assert_eq!(exec(&mut play), "*5\r\n+OK\r\n+OK\r\n");
+        assert_eq!((play.value(&a), play.value(&b), play.shards.kept.len()), (Some(("meddled", 0)), None, 2));
+    }
 }

@@ -301,6 +301,8 @@ bugs! {
     VersionFloorUngated = "version_floor_ungated",
     /// R4.9: the operation key is missing in the overlap test: an update that finds the key used is answered at once.
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
+    /// R4.9: it is kept under an operation key that a demand was refused, although its client wants that forgotten.
+    RefusalKept = "refusal_kept",
     /// R4.9: the operation key is missing in the witness's footprint.
     OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R10.17: the answer of a batch that ends early leaves before it is synced.

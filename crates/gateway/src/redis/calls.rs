@@ -14,7 +14,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::operation::{Check, CommandBuffer, Condition, ItemsBuffer, PartOperation};
 use kasha_wire::outcome::each_part;
-use kasha_wire::{OutcomeCode, Read};
+use kasha_wire::{OutcomeCode, Read, Said};
 
 use super::connection::Watched;
 use super::moving::{self, Moving};
@@ -22,8 +22,13 @@ use super::unknown::Key;
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
-/// An operation key and its time to live in milliseconds.
-pub type OperationKey<'k> = (&'k [u8], u64);
+/// An operation key, its time to live in milliseconds, and what it stands for.
+#[derive(Clone, Copy)]
+pub struct OperationKey<'k> {
+    pub key: &'k [u8],
+    pub millis: u64,
+    pub said: Said,
+}
 
 /// The reply to a request whose operation key stands for another one.
 pub const MISMATCH: &str =
@@ -291,7 +296,8 @@ impl Together {
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
-                let options = CallOptions { deadline, operation_key: once, cancel_on_deadline: true, again };
+                let (operation_key, said) = (once.map(|once| (once.key, once.millis)), once.map(|once| once.said));
+                let options = CallOptions { deadline, operation_key, said, cancel_on_deadline: true, again };
                 session.update_encoded(now, table, &operation?, &options, out)
             }
             true => {

@@ -14,7 +14,7 @@ use kasha_wire::requests::Request;
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Waiting, Watched};
 use super::gathered::{self, Gathered, Run};
-use super::moving::{Going, Moving, Next as Step, Said};
+use super::moving::{Asked, Going, Moving, Next as Step};
 use super::options::RedisOptions;
 use super::unknown::Unknown;
 use super::whole::{Asking, Next, Whole};
@@ -221,7 +221,7 @@ impl Doing<'_> {
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(connection.database)),
             Err(NoCall::Moves) => {
-                let said = Said::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() };
+                let said = Asked::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() };
                 return self.begin_moving(connection, (vec![said], None), request.is_answered, once);
             }
         };
@@ -254,16 +254,11 @@ impl Doing<'_> {
     pub(super) fn begin_moving(
         &mut self,
         connection: &mut Connection,
-        (said, watched): (Vec<Said>, Option<Vec<Watched>>),
+        (said, watched): (Vec<Asked>, Option<Vec<Watched>>),
         is_answered: Option<bool>,
         once: Option<OperationKey<'_>>,
     ) -> Begun {
-        if once.is_some() {
-            return self.reply(Item::Error(
-                "ERR what moves something between shards cannot go under KASHA.ONCE; give its keys a common {tag} (K0301)",
-            ));
-        }
-        let mut moving = match Moving::new(said, watched, self.now, self.session) {
+        let mut moving = match Moving::new((said, watched), once, self.now, self.session) {
             Ok(moving) => Box::new(moving),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table | NoCall::Moves) => return self.reply(Item::Error(super::TRY_AGAIN)),

@@ -22,16 +22,16 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, TableId, Tick};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Read};
+use kasha_wire::{Outcome, Read, Said};
 
-use super::calls::{self, Expected, Merge, NoCall, Sending, Split, Together};
+use super::calls::{self, Expected, Merge, NoCall, OperationKey, Sending, Split, Together};
 use super::connection::Watched;
 use super::unknown::Key;
 use crate::limits::COMMAND_DEADLINE;
 
 /// A command, as its connection said it.
 #[derive(Debug)]
-pub enum Said {
+pub enum Asked {
     /// The front has answered it.
     Answered(Vec<u8>),
     /// It is on keys of this table.
@@ -72,10 +72,14 @@ enum Stage {
 /// An operation that is under way.
 #[derive(Debug)]
 pub struct Moving {
-    said: Vec<Said>,
+    said: Vec<Asked>,
     watched: Vec<Watched>,
     is_exec: bool,
     needs: BTreeMap<Key, Need>,
+    /// The operation key, and its time to live in milliseconds.
+    once: Option<(Vec<u8>, u64)>,
+    /// What the operation key stands for.
+    fingerprint: u64,
     tries: Tries,
     read: BTreeMap<Key, Held>,
     stage: Stage,
@@ -133,10 +137,15 @@ impl Moving {
     /// An operation of these commands, of which one at least moves something between shards. `watched`: it is `EXEC`, and demands this.
     ///
     /// `Err`: what it would move is known to nobody here, or keys have no owner.
-    pub fn new(said: Vec<Said>, watched: Option<Vec<Watched>>, now: Tick, session: &Session) -> Result<Self, NoCall> {
+    pub fn new(
+        (said, watched): (Vec<Asked>, Option<Vec<Watched>>),
+        once: Option<OperationKey<'_>>,
+        now: Tick,
+        session: &Session,
+    ) -> Result<Self, NoCall> {
         let (mut needs, mut changed) = (BTreeMap::new(), BTreeSet::new());
         for one in &said {
-            let Said::Command { table, row, words } = one else { continue };
+            let Asked::Command { table, row, words } = one else { continue };
             let words = refs(words);
             match calls::split(row, &words, *table, session) {
                 Ok(_) if matches!(row.class, Class::Changes(_)) => changed.extend(calls::keys_of(*table, row, &words)),
@@ -160,7 +169,9 @@ impl Moving {
         }
         let tries = Tries::new(now.after(COMMAND_DEADLINE));
         let (is_exec, watched) = (watched.is_some(), watched.unwrap_or_default());
-        Ok(Self { said, watched, is_exec, needs, tries, read: BTreeMap::new(), stage: Stage::Pause })
+        let fingerprint = once.map_or(0, |once| once.said.fingerprint);
+        let once = once.map(|once| (once.key.to_vec(), once.millis));
+        Ok(Self { said, watched, is_exec, needs, once, fingerprint, tries, read: BTreeMap::new(), stage: Stage::Pause })
     }
 
     /// Asks for what is not known yet, or commits.
@@ -241,7 +252,10 @@ impl Moving {
             }
         };
         let again = self.tries.again(on.session, on.now);
-        let sending = Sending { until: self.tries.until(), once: None, again };
+        // What is demanded is another matter in each try, and nothing is kept of it.
+        let said = Said { fingerprint: self.fingerprint, keeps_refusal: false };
+        let once = self.once.as_ref().map(|(key, millis)| OperationKey { key, millis: *millis, said });
+        let sending = Sending { until: self.tries.until(), once, again };
         match together.call(on.now, &sending, on.session, on.out) {
             Ok(called) => {
                 self.stage = Stage::Commit(calls::expected(self.is_exec, checks, called.merges));
@@ -290,8 +304,8 @@ impl Moving {
         let mut written = BTreeMap::new();
         for one in &self.said {
             match one {
-                Said::Answered(reply) => together.push_answered(reply.clone()),
-                Said::Command { table, row, words } => {
+                Asked::Answered(reply) => together.push_answered(reply.clone()),
+                Asked::Command { table, row, words } => {
                     let words = refs(words);
                     let split = match calls::split(row, &words, *table, session) {
                         Err(NoCall::Moves) => {

@@ -6,15 +6,15 @@ use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, Tick, slot_of};
-use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
+use kasha_wire::{Outcome, Said};
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
 use super::doing::{Begun, Doing};
 use super::local;
-use super::moving::Said;
+use super::moving::Asked;
 use super::once;
 use super::unknown::Key;
 use crate::limits::COMMAND_DEADLINE;
@@ -95,7 +95,7 @@ fn demands(connection: &Connection) -> Vec<Watched> {
 }
 
 /// What stands since `MULTI`. What is of no key is answered now. `Err`: this database has no table yet.
-fn said(doing: &Doing<'_>, connection: &mut Connection) -> Result<Vec<Said>, u8> {
+fn said(doing: &Doing<'_>, connection: &mut Connection) -> Result<Vec<Asked>, u8> {
     let requests = connection.queued.as_ref().expect("the caller looked").requests.clone();
     let said = requests.iter().map(|request| {
         let words: Vec<_> = Request::of_kept(request).words().collect();
@@ -103,12 +103,22 @@ fn said(doing: &Doing<'_>, connection: &mut Connection) -> Result<Vec<Said>, u8>
         if row.class == Class::Local {
             let mut reply = Vec::new();
             local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
-            return Ok(Said::Answered(reply));
+            return Ok(Asked::Answered(reply));
         }
         let table = doing.table(connection.database).ok_or(connection.database)?;
-        Ok(Said::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() })
+        Ok(Asked::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() })
     });
     said.collect()
+}
+
+/// What the operation key of a transaction stands for.
+fn fingerprint(connection: &Connection, said: &[Asked]) -> u64 {
+    let watched = connection.watched.iter().map(|watched| (watched.table, &watched.key[..]));
+    let commands = said.iter().filter_map(|one| match one {
+        Asked::Answered(_) => None,
+        Asked::Command { table, row, words } => Some((*table, *row, words.iter().map(Vec::as_slice).collect())),
+    });
+    once::fingerprint(watched, commands)
 }
 
 /// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
@@ -116,7 +126,7 @@ pub(super) fn execute(
     doing: &mut Doing<'_>,
     (conn, connection): (ConnId, &mut Connection),
     is_answered: Option<bool>,
-    once: Option<OperationKey<'_>>,
+    once: Option<(&[u8], u64)>,
 ) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
     if queued.is_spoiled || connection.is_unwatched {
@@ -141,16 +151,20 @@ pub(super) fn execute(
         }
     };
     let watched = demands(connection);
+    let once = once.map(|(key, millis)| {
+        let said = Said { fingerprint: fingerprint(connection, &said), keeps_refusal: watched.is_empty() };
+        OperationKey { key, millis, said }
+    });
     let mut together = Together::default();
     watched.iter().for_each(|watched| together.check(watched));
     let mut moves = false;
     for one in &said {
         let (table, row, words) = match one {
-            Said::Answered(reply) => {
+            Asked::Answered(reply) => {
                 together.push_answered(reply.clone());
                 continue;
             }
-            Said::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+            Asked::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
         };
         match calls::split(row, &words, table, doing.session) {
             Ok(split) => together.push(table, &split),
