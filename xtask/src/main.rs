@@ -39,7 +39,7 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | mutants [--only BUG] [--seeds-factor N] [--first] [--hints FILE] [--everywhere SEEDS]
        | netlab …
        | process-tests [--help]
-       | redis-oracle [--minutes N] [--seed N]
+       | redis-oracle [--minutes N] [--seed N] [--spread]
        | drivers [--kills N] [--only NAME]…
        | instructions
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";

@@ -8,19 +8,24 @@
 //! Names, flags, categories and positions are those of Redis 7.0; `tests/redis-7.0.txt` has what that server says of each. Redis has no command
 //! whose name begins with `kasha.`.
 
+pub mod bit_op;
 mod bits;
+mod copy;
 pub mod describe;
 mod find;
 pub mod glob;
 pub mod keys;
 pub mod later;
+mod likeness;
 mod once;
 pub mod reply;
 mod row;
 mod table;
 
+pub use copy::copy_replaces;
 pub use find::{find, find_sub, find_told};
 pub use keys::{KeyFlags, KeySpec};
+pub use likeness::{LCS_CELLS_MAX, LikenessOptions, lcs_cells};
 pub use once::Once;
 pub use reply::{Item, Items, ReplyWriter};
 pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row, TimeOfDay};

@@ -19,6 +19,7 @@ mod flush;
 mod gathered;
 mod info;
 mod local;
+mod moving;
 mod multi;
 mod once;
 mod options;
@@ -45,6 +46,7 @@ use calls::Expected;
 use connection::{Blocked, Connection, Hearing, Outstanding, TablesAsked, Waiting};
 use doing::{Begun, Doing, row_of};
 use gathered::{Batch, Gathered, Share};
+use moving::{Going, Next as Step};
 pub use options::RedisOptions;
 use tables::{Found, Tables};
 use unknown::{Key, Touched, Unknown};
@@ -80,6 +82,8 @@ pub struct RedisFront {
     unknown: Unknown,
     /// Connections whose first request does not wait longer than until then.
     blocked: BTreeSet<(Tick, ConnId)>,
+    /// Connections whose operation goes on then.
+    paused: BTreeSet<(Tick, ConnId)>,
     /// The cost of the requests of all connections that wait.
     bytes: usize,
     /// Connections that there have been.
@@ -135,7 +139,7 @@ impl RedisFront {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_no_command = |owner: &Owner| matches!(owner, Owner::Table(_) | Owner::Tables(_));
-        self.gathered.is_empty() && self.calls.values().all(is_no_command)
+        self.gathered.is_empty() && self.paused.is_empty() && self.calls.values().all(is_no_command)
     }
 
     fn connection(&mut self, from: ConnId) -> &mut Connection {
@@ -148,7 +152,18 @@ impl RedisFront {
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
         let Self {
-            options, connections, calls, gathered, run_memory, tables, unknown, blocked, bytes, scratch, ..
+            options,
+            connections,
+            calls,
+            gathered,
+            run_memory,
+            tables,
+            unknown,
+            blocked,
+            paused,
+            bytes,
+            scratch,
+            ..
         } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
@@ -178,8 +193,10 @@ impl RedisFront {
                     connection.hearing = Hearing::UntilAnswered(None);
                 }
                 Begun::Waits(outstanding) => {
-                    if let Outstanding::Call { call, .. } = outstanding {
-                        calls.insert(call, Owner::Connection(conn));
+                    match &outstanding {
+                        Outstanding::Call { call, .. } => _ = calls.insert(*call, Owner::Connection(conn)),
+                        Outstanding::Pause { until, .. } => _ = paused.insert((*until, conn)),
+                        Outstanding::Gathered(_) => {}
                     }
                     connection.outstanding = Some(outstanding);
                 }
@@ -327,28 +344,25 @@ impl RedisFront {
             // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
             unknown.note(call, vec![conn], touched);
         }
-        if let Expected::Pages(table, whole) = &mut expected {
-            match whole.next(completion, &mut Asking { now, table: *table, session, out }) {
-                Next::Asks(call) => {
-                    calls.insert(call, Owner::Connection(conn));
-                    let touched = Touched::default();
-                    connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, touched });
-                }
-                Next::Replies(reply) => {
-                    if is_answered {
-                        send(conn, connection.protocol, &reply, out);
-                    }
-                    self.go_on(now, conn, session, out);
-                }
+        let step = match &mut expected {
+            Expected::Pages(table, whole) => {
+                Some(match whole.next(completion, &mut Asking { now, table: *table, session, out }) {
+                    Next::Asks(call) => Step::Asks(call, Touched::default()),
+                    Next::Replies(reply) => Step::Replies(reply),
+                })
             }
-            return;
+            Expected::Moving(moving) => Some(moving.next(completion, &mut Going { now, session, out })),
+            Expected::One { .. } | Expected::Whole { .. } | Expected::Versions { .. } => None,
+        };
+        if let Some(step) = step {
+            return self.on_step(now, conn, (step, expected, is_answered), session, out);
         }
-        if let Expected::Versions { now: seen, later } = &expected
+        if let Expected::Versions { now: seen, later, until } = &expected
             && multi::note_versions(connection, seen, completion)
             && !later.is_empty()
         {
             let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
-            let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), is_answered) else {
+            let Begun::Waits(outstanding) = multi::look(&mut doing, (later.clone(), *until), is_answered) else {
                 unreachable!("it looks")
             };
             if let Outstanding::Call { call, .. } = outstanding {
@@ -363,6 +377,45 @@ impl RedisFront {
             send(conn, connection.protocol, scratch, out);
         }
         self.go_on(now, conn, session, out);
+    }
+
+    /// What takes several calls has come to this.
+    fn on_step(
+        &mut self,
+        now: Tick,
+        conn: ConnId,
+        (step, expected, is_answered): (Step, Expected, bool),
+        session: &mut Session,
+        out: &mut Effects,
+    ) {
+        let connection = self.connections.get_mut(&conn).expect("who is gone has no calls");
+        match (step, expected) {
+            (Step::Asks(call, touched), expected) => {
+                self.calls.insert(call, Owner::Connection(conn));
+                connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, touched });
+            }
+            (Step::Pauses(until), Expected::Moving(moving)) => {
+                self.paused.insert((until, conn));
+                connection.outstanding = Some(Outstanding::Pause { until, moving, is_answered });
+            }
+            (Step::Pauses(_), _) => unreachable!("nothing else pauses"),
+            (Step::Replies(reply), _) => {
+                if is_answered {
+                    send(conn, connection.protocol, &reply, out);
+                }
+                self.go_on(now, conn, session, out);
+            }
+        }
+    }
+
+    /// The pause of a connection's operation is over.
+    fn on_pause_over(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
+        let connection = self.connections.get_mut(&conn).expect("who is gone has no pause");
+        let Some(Outstanding::Pause { mut moving, is_answered, .. }) = connection.outstanding.take() else {
+            unreachable!("its pause")
+        };
+        let step = moving.ask(&mut Going { now, session, out });
+        self.on_step(now, conn, (step, Expected::Moving(moving), is_answered), session, out);
     }
 
     /// The connections that are told that the outcome of this call is unknown, and the keys of their commands.
@@ -532,9 +585,13 @@ impl Front<Session> for RedisFront {
         self.bytes -= connection.bytes;
         self.blocked.retain(|&(_, of)| of != conn);
         // R10.5: it is finished all the same. What is a share of a call ends with the call.
-        if let Some(Outstanding::Call { call, .. }) = connection.outstanding {
-            self.calls.remove(&call);
-            session.abandon(call);
+        match connection.outstanding {
+            Some(Outstanding::Call { call, .. }) => {
+                self.calls.remove(&call);
+                session.abandon(call);
+            }
+            Some(Outstanding::Pause { until, .. }) => _ = self.paused.remove(&(until, conn)),
+            Some(Outstanding::Gathered(_)) | None => {}
         }
     }
 
@@ -560,17 +617,24 @@ impl Front<Session> for RedisFront {
         {
             self.go_on_with(now, |of, _| of == conn, Some(TRY_AGAIN), session, out);
         }
+        while let Some(&(at, conn)) = self.paused.first()
+            && at <= now
+        {
+            has_completed = true;
+            self.paused.pop_first();
+            self.on_pause_over(now, conn, session, out);
+        }
         has_completed || !self.gathered.is_empty() || !self.ready.is_empty()
     }
 
     fn next_deadline(&self) -> Option<Tick> {
-        self.blocked.first().map(|&(at, _)| at)
+        [&self.blocked, &self.paused].into_iter().filter_map(|waiting| Some(waiting.first()?.0)).min()
     }
 
     fn assert_invariants(&self, _: &Session) {
         let bytes: usize = self.connections.values().map(|connection| connection.bytes).sum();
         assert_eq!(self.bytes, bytes, "what waits is counted");
-        let (mut waiting, mut shares) = (0, Vec::new());
+        let (mut waiting, mut pausing, mut shares) = (0, 0, Vec::new());
         for (conn, connection) in &self.connections {
             let cost: usize = connection.requests.iter().map(Waiting::cost).sum();
             assert_eq!(connection.bytes, cost, "what waits is counted");
@@ -580,6 +644,10 @@ impl Front<Session> for RedisFront {
                     assert_eq!(self.calls.get(call), Some(&Owner::Connection(*conn)), "a call knows whose it is");
                     waiting += 1;
                 }
+                Some(Outstanding::Pause { until, .. }) => {
+                    assert!(self.paused.contains(&(*until, *conn)), "what pauses goes on");
+                    pausing += 1;
+                }
                 Some(Outstanding::Gathered(requests)) => shares.push((*conn, requests.len())),
                 None => {
                     let is_begun = connection.requests.is_empty() || connection.blocked.is_some();
@@ -588,7 +656,7 @@ impl Front<Session> for RedisFront {
             }
         }
         let calls = self.calls.values().filter(|owner| matches!(owner, Owner::Connection(_))).count();
-        assert_eq!(calls, waiting, "a call has its connection");
+        assert_eq!((calls, self.paused.len()), (waiting, pausing), "a call and a pause have their connection");
         let of_batches = self.calls.values().filter_map(|owner| match owner {
             Owner::Batch(batch) => Some(&batch.shares),
             Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) => None,

@@ -2,6 +2,7 @@
 
 mod flush;
 mod hostile;
+mod moving;
 mod once;
 mod pages;
 mod redis;

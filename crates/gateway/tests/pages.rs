@@ -18,9 +18,9 @@ use kasha_wire::{
     ShardConfig, ShardPhase, TableInfo, Tablet, message,
 };
 
-const TABLE: TableId = TableId(7);
+pub(super) const TABLE: TableId = TableId(7);
 const CONN: ConnId = ConnId(1);
-const SPLIT: u16 = 8192;
+pub(super) const SPLIT: u16 = 8192;
 
 pub(super) struct World {
     front: Fronted<RedisFront, Session>,
@@ -123,6 +123,13 @@ impl World {
     pub(super) fn frame(&mut self, from: Endpoint, kind: Kind, frame: &[u8]) {
         let input = Input::Frame { from, kind: kind as u8, payload: &frame[FRAME_HEADER_BYTES..] };
         self.front.step(self.now, input, &mut self.effects);
+        self.end_turn();
+    }
+
+    /// So long nobody says anything.
+    pub(super) fn pass(&mut self, millis: u64) {
+        self.now = self.now.after(std::time::Duration::from_millis(millis));
+        self.front.step(self.now, Input::Tick, &mut self.effects);
         self.end_turn();
     }
 

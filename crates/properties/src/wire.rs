@@ -140,6 +140,7 @@ fn body_again(bytes: &[u8]) -> std::result::Result<Vec<u8>, DecodeError> {
     let _ = (body.hash(), body.fingerprint(), body.first_key(), body.operation_name());
     let Some(participants) = body.participants() else {
         Body::encode(&body.head, body.operation_key, &body.update, &mut out);
+        say(&body, &mut out);
         return Ok(out);
     };
     let (mut list, mut before) = (ParticipantsBuffer::default(), 0);
@@ -154,10 +155,17 @@ fn body_again(bytes: &[u8]) -> std::result::Result<Vec<u8>, DecodeError> {
     assert!(body.is_coordinated() || body.operation_key.is_none());
     // As the module's header places them.
     let class = if bytes[32] == 34 { Coordination::Always } else { Coordination::AsPartsNeed };
-    let first_part = usize::from(u16::from_le_bytes([bytes[34], bytes[35] & 0x7f]));
+    let first_part = usize::from(u16::from_le_bytes([bytes[34], bytes[35] & 0x1f]));
     let Update::Transaction { parts } = body.update else { panic!("{:?} has participants", body.update) };
     Body::encode_distributed(&body.head, body.operation_key, class, (&list, parts, first_part), &mut out);
+    say(&body, &mut out);
     Ok(out)
+}
+
+fn say(body: &Body<'_>, out: &mut Vec<u8>) {
+    if let Some(said) = body.said() {
+        Body::say(out, said);
+    }
 }
 
 impl Property for Bodies {

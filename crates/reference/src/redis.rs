@@ -47,6 +47,8 @@ struct Cell {
     value: Option<Vec<u8>>,
     /// Who gave the value its end; `None`: it has none.
     ends: Option<u32>,
+    /// Who moved the value here, or made it of others: two such operations leave different keys, even if they leave the same value.
+    moved_by: Option<u32>,
 }
 
 /// A key that somebody watches.
@@ -65,10 +67,24 @@ pub struct Database {
     watches: BTreeMap<usize, Watch>,
 }
 
+const NO_KEY: &str = "ERR no such key";
 const NOT_A_NUMBER: &str = "ERR value is not an integer or out of range";
 
 fn number(count: usize) -> Expected {
     Expected::Exactly(Reply::Number(i64::try_from(count).expect("few")))
+}
+
+/// How long the longest sequence is that both have.
+fn longest_common(first: &[u8], second: &[u8]) -> usize {
+    let mut before = vec![0; second.len() + 1];
+    for byte in first {
+        let mut row = vec![0];
+        for (at, other) in second.iter().enumerate() {
+            row.push(if byte == other { before[at] + 1 } else { row[at].max(before[at + 1]) });
+        }
+        before = row;
+    }
+    before[second.len()]
 }
 
 fn ok() -> Expected {
@@ -103,7 +119,41 @@ impl Database {
 
     fn change(&mut self, key: &[u8], value: Option<Vec<u8>>, ends: Option<u32>) {
         self.watches.values_mut().filter(|watch| watch.key == key).for_each(|watch| watch.has_changed = true);
-        self.cells.insert(key.to_vec(), Cell { value, ends });
+        self.cells.insert(key.to_vec(), Cell { value, ends, moved_by: None });
+    }
+
+    /// The key gets a value that was another key's, or is made of others; its end, too, which `mover` gives from now on.
+    fn put_moved(&mut self, key: &[u8], (value, ends): (Vec<u8>, bool), mover: u32) {
+        self.change(key, Some(value), ends.then_some(mover));
+        self.cells.get_mut(key).expect("just put").moved_by = Some(mover);
+    }
+
+    /// Gives a key another key's value and its end.
+    fn copy(&mut self, from: &[u8], to: &[u8], mover: u32) {
+        let cell = &self.cells[from];
+        let moved = (cell.value.clone().expect("the caller looked"), cell.ends.is_some());
+        self.put_moved(to, moved, mover);
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8], mover: u32) {
+        self.copy(from, to, mover);
+        self.remove(from);
+    }
+
+    /// All strings, bit by bit, become one.
+    fn bit_or(&mut self, to: &[u8], from: &[&[u8]], mover: u32) -> Expected {
+        let strings: Vec<&[u8]> = from.iter().map(|key| self.value(key).map_or(&[][..], Vec::as_slice)).collect();
+        let len = strings.iter().map(|string| string.len()).max().unwrap_or(0);
+        let byte = |at: usize| strings.iter().fold(0, |all, string| all | string.get(at).copied().unwrap_or(0));
+        let made: Vec<u8> = (0..len).map(byte).collect();
+        match len {
+            0 => {
+                self.remove(to);
+                self.cells.entry(to.to_vec()).or_default().moved_by = Some(mover);
+            }
+            _ => self.put_moved(to, (made, false), mover),
+        }
+        number(len)
     }
 
     /// The value changes, and its end does not.
@@ -155,6 +205,37 @@ impl Database {
                 }
                 ok()
             }
+            (b"MSETNX", pairs) => {
+                let are_absent = pairs.iter().step_by(2).all(|key| self.value(key).is_none());
+                for pair in pairs.chunks_exact(2).filter(|_| are_absent) {
+                    self.change(pair[0], Some(pair[1].to_vec()), None);
+                }
+                number(usize::from(are_absent))
+            }
+            (b"RENAME" | b"RENAMENX", [from, _]) if self.value(from).is_none() => {
+                Expected::Exactly(Reply::Error(NO_KEY.to_owned()))
+            }
+            (b"RENAMENX", [_, to]) if self.value(to).is_some() => number(0),
+            (b"RENAME", [from, to]) => {
+                self.rename(from, to, giver);
+                ok()
+            }
+            (b"RENAMENX", [from, to]) => {
+                self.rename(from, to, giver);
+                number(1)
+            }
+            (b"COPY", [from, to, replaces @ ..]) => {
+                let may = self.value(from).is_some() && (replaces == [b"REPLACE"] || self.value(to).is_none());
+                if may {
+                    self.copy(from, to, giver);
+                }
+                number(usize::from(may))
+            }
+            (b"BITOP", [b"OR", to, from @ ..]) => self.bit_or(to, from, giver),
+            (b"LCS", [first, second, b"LEN"]) => number(longest_common(
+                self.value(first).map_or(&[], Vec::as_slice),
+                self.value(second).map_or(&[], Vec::as_slice),
+            )),
             (b"GETSET", [key, value]) => {
                 let before = bulk(self.value(key));
                 self.change(key, Some(value.to_vec()), None);
@@ -213,13 +294,15 @@ impl Database {
 /// The keys of a command that the model knows.
 #[must_use]
 pub fn keys<W: AsRef<[u8]>>(words: &[W]) -> Vec<&[u8]> {
-    let (step, most) = match words[0].as_ref() {
+    let (first, step, most) = match words[0].as_ref() {
         b"PING" | b"FLUSHDB" | b"FLUSHALL" => return Vec::new(),
-        b"MSET" => (2, usize::MAX),
-        b"MGET" | b"DEL" | b"EXISTS" => (1, usize::MAX),
-        _ => (1, 1),
+        b"MSET" | b"MSETNX" => (1, 2, usize::MAX),
+        b"MGET" | b"DEL" | b"EXISTS" => (1, 1, usize::MAX),
+        b"RENAME" | b"RENAMENX" | b"COPY" | b"LCS" => (1, 1, 2),
+        b"BITOP" => (2, 1, usize::MAX),
+        _ => (1, 1, 1),
     };
-    words[1..].iter().step_by(step).take(most).map(AsRef::as_ref).collect()
+    words[first..].iter().step_by(step).take(most).map(AsRef::as_ref).collect()
 }
 
 #[cfg(test)]
@@ -255,6 +338,21 @@ mod tests {
             ("PTTL k", Reply::Number(-1)),
             ("PTTL a", Reply::Number(-2)),
             ("SET a 1 XX", Reply::Nil),
+            ("MSETNX a 1 k 2", Reply::Number(0)),
+            ("MSETNX a 1 b 2", Reply::Number(1)),
+            ("RENAME c a", Reply::Error(NO_KEY.to_owned())),
+            ("RENAMENX a b", Reply::Number(0)),
+            ("RENAMENX a c", Reply::Number(1)),
+            ("RENAME b c", Reply::Word("OK".to_owned())),
+            ("COPY c k", Reply::Number(0)),
+            ("COPY c k REPLACE", Reply::Number(1)),
+            ("MGET a b c k", Reply::List(vec![Reply::Nil, Reply::Nil, bytes("2"), bytes("2")])),
+            ("SET a 1x", Reply::Word("OK".to_owned())),
+            ("BITOP OR b a c", Reply::Number(2)),
+            ("GET b", bytes("3x")),
+            ("LCS a b LEN", Reply::Number(1)),
+            ("BITOP OR b x y", Reply::Number(0)),
+            ("GET b", Reply::Nil),
         ] {
             assert_eq!(told(database, line), reply, "{line}");
         }
@@ -277,6 +375,12 @@ mod tests {
         assert_eq!(run(database, "PTTL k"), Expected::Time);
         assert!(!database.end(b"k", 8) && database.end(b"k", 7) && !database.end(b"k", 7));
         assert_eq!(database.unwatch(2), Some(true));
+        run(database, "SET k 1 PX 9");
+        database.watch(1, b"l");
+        database.watch(2, b"k");
+        database.run(&["RENAME", "k", "l"], 8);
+        assert_eq!((database.unwatch(1), database.unwatch(2)), (Some(true), Some(true)));
+        assert!(!database.end(b"k", 7) && !database.end(b"l", 7) && database.end(b"l", 8), "the end goes along");
         database.watch(1, b"k");
         run(database, "SET k 1");
         run(database, "DEL k");
@@ -286,6 +390,7 @@ mod tests {
     #[test]
     fn keys_are_those_of_each_command() {
         let of = |line: &'static str| keys(&line.split(' ').collect::<Vec<_>>()).concat();
+        assert_eq!((of("COPY a b REPLACE"), of("BITOP OR a b c")), (b"ab".to_vec(), b"abc".to_vec()));
         assert_eq!((of("MSET a 1 b 2"), of("SET k v PX 9"), of("PING")), (b"ab".to_vec(), b"k".to_vec(), Vec::new()));
     }
 }

@@ -220,6 +220,7 @@ impl Program {
         let options = CallOptions {
             deadline: Some(self.tries.until()),
             operation_key: None,
+            said: None,
             cancel_on_deadline: self.ask.cancel,
             again: self.tries.again(session, now),
         };

@@ -86,6 +86,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::MultiSplit, Scenario::Redis, 10, "multi_is_one"),
     caught(Bug::WatchBlind, Scenario::Redis, 20, "redis_serializable"),
     caught(Bug::WatchFailedUnnoticed, Scenario::Redis, 300, "watch_sees"),
+    caught(Bug::MovedUnchecked, Scenario::Redis, 60, "redis_serializable"),
+    caught(Bug::EndLeftBehind, Scenario::Redis, 60, "redis_serializable"),
     caught(Bug::LaterRunsAheadOfUnknown, Scenario::Redis, 600, "redis_serializable"),
     caught(Bug::PipeUngated, Scenario::RedisColocated, 5, "gates_respected"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),

@@ -144,6 +144,10 @@ bugs! {
     WatchBlind = "watch_blind",
     /// R10.7: `EXEC` runs although a key could not be watched.
     WatchFailedUnnoticed = "watch_failed_unnoticed",
+    /// R10.6: what moves a value between shards demands nothing of what it has read.
+    MovedUnchecked = "moved_unchecked",
+    /// R10.12: a value that moves between shards leaves its end behind.
+    EndLeftBehind = "end_left_behind",
     /// R10.18: what a front has for the keys of a request whose outcome is unknown does not wait.
     LaterRunsAheadOfUnknown = "later_runs_ahead_of_unknown",
     /// D3: an answer to a client in the node's own core does not wait for its gate.
@@ -297,6 +301,8 @@ bugs! {
     VersionFloorUngated = "version_floor_ungated",
     /// R4.9: the operation key is missing in the overlap test: an update that finds the key used is answered at once.
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
+    /// R4.9: it is kept under an operation key that a demand was refused, although its client wants that forgotten.
+    RefusalKept = "refusal_kept",
     /// R4.9: the operation key is missing in the witness's footprint.
     OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R10.17: the answer of a batch that ends early leaves before it is synced.

@@ -8,11 +8,12 @@
 //!     24      8  lease expiry (ClusterTime milliseconds)
 //!     32      1  operation code (see the operation module); 33, 34: a transaction over several shards
 //!     33      1  bytes of the operation key, 0 = none
-//!     34      2  the highest bit: it gives a key a lifetime. The others: of a transaction over several shards with an operation
-//!                key, which part its client named first; else 0
+//!     34      2  bit 15: it gives a key a lifetime; 14: its client says what the operation key stands for; 13: a refusal is not
+//!                kept. The others: of a transaction over several shards with an operation key, which part its client named first; else 0
 //!     36      4  table (of a transaction: its first part's)
 //!     40      8  with an operation key only: not after (ClusterTime milliseconds), R4.9
 //!      …      8  with a lifetime only: begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
+//!      …      8  with bit 14 only: what the operation key stands for, R11.13
 //!      …      …  operation key
 //!      …      …  of a transaction over several shards: its participants ([`Participants`])
 //!      …      …  the operation's arguments
@@ -40,12 +41,28 @@ const TRANSACTION_CODE: u8 = 32;
 const CODE_AT: usize = 32;
 /// Where it stands how long the operation key is.
 const KEY_LEN_AT: usize = 33;
-/// Where it stands which part was named first, and whether a lifetime begins.
-const FIRST_PART_AT: usize = 34;
-/// The bit of these that says that a lifetime begins.
+/// Where it stands which part was named first, and, in the highest bits, what else there is.
+const FLAGS_AT: usize = 34;
+/// A lifetime begins.
 const HAS_LIFETIME: u16 = 1 << 15;
-/// Bytes of each time that only some bodies have.
-const TIME_BYTES: usize = 8;
+/// The client says what the operation key stands for.
+const IS_SAID: u16 = 1 << 14;
+/// What was refused keeps nothing under the operation key.
+const FORGETS_REFUSAL: u16 = 1 << 13;
+/// The other bits.
+const FIRST_PART: u16 = FORGETS_REFUSAL - 1;
+/// Bytes of each number that only some bodies have.
+const NUMBER_BYTES: usize = 8;
+
+/// What a client says of an operation key, of an update that is made of more than its program has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// What the key stands for: a hash of what the program has said (R11.13). Whoever comes with another one has another operation.
+    pub fingerprint: u64,
+    /// Whether it is kept under the key that a part has kept all others from running. If not, that was a demand that the program does not know
+    /// of, or may make again.
+    pub keeps_refusal: bool,
+}
 
 fn is_distributed(code: u8) -> bool {
     matches!(code, DISTRIBUTED_CODE | COORDINATED_CODE)
@@ -86,11 +103,16 @@ impl BodyHead {
     }
 }
 
-/// Where what follows the head and the times of a body begins. `head`: at least the head.
+/// Where what follows the head and the numbers of a body begins. `head`: at least the head.
 #[inline]
-fn end_of_times(head: &[u8]) -> usize {
-    let has_lifetime = head[FIRST_PART_AT + 1] >> 7;
-    BODY_HEAD_BYTES + TIME_BYTES * (usize::from(head[KEY_LEN_AT] != 0) + usize::from(has_lifetime))
+fn end_of_numbers(head: &[u8]) -> usize {
+    let flags = head[FLAGS_AT + 1];
+    let numbers = u8::from(head[KEY_LEN_AT] != 0) + (flags >> 7) + (flags >> 6 & 1);
+    BODY_HEAD_BYTES + NUMBER_BYTES * usize::from(numbers)
+}
+
+fn flags_of(head: &[u8]) -> u16 {
+    u16::from_le_bytes([head[FLAGS_AT], head[FLAGS_AT + 1]])
 }
 
 /// A decoded body that borrows its bytes.
@@ -119,7 +141,7 @@ impl<'a> Body<'a> {
         let mut reader = Reader::new(head);
         let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
         let (acknowledgement, lease_expiry): (AckedBelow, _) = (reader.take()?, reader.take()?);
-        let (code, key_len, first_part): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
+        let (code, key_len, flags): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
         let table = reader.take()?;
         if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
             return Err(DecodeError::Invalid("a request id of 0"));
@@ -130,11 +152,11 @@ impl<'a> Body<'a> {
         if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
             return Err(DecodeError::TooLarge("the operation key"));
         }
-        let (has_lifetime, first_part) = (first_part & HAS_LIFETIME != 0, first_part & !HAS_LIFETIME);
+        let (has_lifetime, first_part) = (flags & HAS_LIFETIME != 0, flags & FIRST_PART);
         // Most bodies have neither, and then begin with their arguments.
-        let (optional, arguments) = match (key_len, has_lifetime) {
-            (0, false) => (Optional::default(), rest),
-            _ => Optional::take(rest, key_len, has_lifetime)?,
+        let (optional, arguments) = match (key_len, flags & !FIRST_PART) {
+            (0, 0) => (Optional::default(), rest),
+            _ => Optional::take(rest, key_len, flags)?,
         };
         let Optional { not_after, begun, operation_key } = optional;
         let update = match code {
@@ -143,6 +165,9 @@ impl<'a> Body<'a> {
         };
         if has_lifetime != update.has_lifetime() {
             return Err(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
+        }
+        if flags & FORGETS_REFUSAL != 0 && !matches!(update, Update::Transaction { .. }) {
+            return Err(DecodeError::Invalid("what can be refused"));
         }
         if first_part != 0 {
             let parts = match update {
@@ -200,8 +225,8 @@ impl<'a> Body<'a> {
         out[begin + CODE_AT] = code;
         if operation_key.is_some() {
             let [low, high] = u16::try_from(first_part).expect("few parts").to_le_bytes();
-            out[begin + FIRST_PART_AT] = low;
-            out[begin + FIRST_PART_AT + 1] |= high;
+            out[begin + FLAGS_AT] = low;
+            out[begin + FLAGS_AT + 1] |= high;
         }
         list.encode(out);
         update.encode_arguments(out);
@@ -242,6 +267,36 @@ impl<'a> Body<'a> {
         out.extend_from_slice(operation_key);
     }
 
+    /// Says what the operation key of an encoded body stands for, which does not say it yet.
+    ///
+    /// # Panics
+    /// If it has no operation key.
+    pub fn say(body: &mut Vec<u8>, said: Said) {
+        assert!(body[KEY_LEN_AT] != 0 && flags_of(body) & IS_SAID == 0, "it has a key, and says nothing of it");
+        let at = end_of_numbers(body);
+        body.splice(at..at, said.fingerprint.to_le_bytes());
+        let forgets = if said.keeps_refusal { 0 } else { FORGETS_REFUSAL };
+        let flags = flags_of(body) | IS_SAID | forgets;
+        body[FLAGS_AT..FLAGS_AT + 2].copy_from_slice(&flags.to_le_bytes());
+    }
+
+    /// What its client has said of its operation key.
+    #[must_use]
+    pub fn said(&self) -> Option<Said> {
+        let flags = flags_of(self.bytes);
+        if flags & IS_SAID == 0 {
+            return None;
+        }
+        let fingerprint = self.bytes[..end_of_numbers(self.bytes)].last_chunk().expect("it has the number");
+        Some(Said { fingerprint: u64::from_le_bytes(*fingerprint), keeps_refusal: self.keeps_refusal() })
+    }
+
+    /// Whether it is kept under its operation key that one of its parts has kept the others from running.
+    #[must_use]
+    pub fn keeps_refusal(&self) -> bool {
+        flags_of(self.bytes) & FORGETS_REFUSAL == 0
+    }
+
     /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry, time
     /// limit and beginning, if it has these. Everything else stays, the table too.
     ///
@@ -252,10 +307,10 @@ impl<'a> Body<'a> {
             place.copy_from_slice(&word.to_le_bytes());
         }
         let has_key = body[KEY_LEN_AT] != 0;
-        let times = BODY_HEAD_BYTES..end_of_times(body);
-        let both = [(head.not_after, has_key), (head.begun, true)];
+        let times = BODY_HEAD_BYTES..end_of_numbers(body);
+        let both = [(head.not_after, has_key), (head.begun, flags_of(body) & HAS_LIFETIME != 0)];
         for (place, (time, _)) in
-            body[times].chunks_exact_mut(TIME_BYTES).zip(both.iter().filter(|(_, has_it)| *has_it))
+            body[times].chunks_exact_mut(NUMBER_BYTES).zip(both.iter().filter(|(_, has_it)| *has_it))
         {
             place.copy_from_slice(&time.0.to_le_bytes());
         }
@@ -285,6 +340,13 @@ impl<'a> Body<'a> {
     #[must_use]
     pub fn participants(&self) -> Option<Participants<'a>> {
         self.is_distributed().then(|| Participants::before_decoded(self.arguments()))
+    }
+
+    /// The participant that keeps, and tells, why a transaction over several shards under an operation key does not happen. `None`: nothing of that
+    /// is kept, and whoever refuses it tells that.
+    #[must_use]
+    pub fn keeper_of_refusal(&self) -> Option<ShardId> {
+        self.keeper().filter(|_| self.keeps_refusal())
     }
 
     /// The participant that keeps the operation key of a transaction over several shards: the owner of the key that was named first.
@@ -332,9 +394,12 @@ impl<'a> Body<'a> {
         kasha_types::body_hash(self.bytes)
     }
 
-    /// Fingerprint of operation and keys (R4.9): everything behind the operation key, table and code included.
+    /// Fingerprint of operation and keys (R4.9): what its client says, or everything behind the operation key, table and code included.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
+        if let Some(said) = self.said() {
+            return said.fingerprint;
+        }
         let code = u64::from(self.bytes[CODE_AT]) << 32 | u64::from(self.head.table.0);
         kasha_types::body_hash(self.arguments()).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
@@ -391,12 +456,12 @@ impl<'a> Body<'a> {
 
     /// Which part the client of a transaction over several shards named first.
     fn first_part(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]) & !HAS_LIFETIME
+        flags_of(self.bytes) & FIRST_PART
     }
 
     /// Everything behind the operation key.
     fn arguments(&self) -> &'a [u8] {
-        &self.bytes[end_of_times(self.bytes) + self.operation_key.map_or(0, <[u8]>::len)..]
+        &self.bytes[end_of_numbers(self.bytes) + self.operation_key.map_or(0, <[u8]>::len)..]
     }
 
     /// Collects the footprint's hashes: every key, and the operation key (R4.9). May hold duplicates.
@@ -440,7 +505,7 @@ impl<'a> Optional<'a> {
     /// Takes it from what follows the head. The rest is the arguments.
     #[cold]
     #[inline(never)]
-    fn take(bytes: &'a [u8], key_len: u8, has_lifetime: bool) -> Result<(Self, &'a [u8]), DecodeError> {
+    fn take(bytes: &'a [u8], key_len: u8, flags: u16) -> Result<(Self, &'a [u8]), DecodeError> {
         let (mut reader, mut optional) = (Reader::new(bytes), Self::default());
         if key_len != 0 {
             optional.not_after = reader.take()?;
@@ -448,8 +513,14 @@ impl<'a> Optional<'a> {
                 return Err(DecodeError::Invalid("an operation key without its time limit"));
             }
         }
-        if has_lifetime {
+        if flags & HAS_LIFETIME != 0 {
             optional.begun = reader.take()?;
+        }
+        if flags & IS_SAID != 0 {
+            reader.take::<u64>()?;
+        }
+        if flags & IS_SAID != 0 && key_len == 0 || flags & (IS_SAID | FORGETS_REFUSAL) == FORGETS_REFUSAL {
+            return Err(DecodeError::Invalid("what an operation key stands for, without one"));
         }
         let rest = reader.rest();
         let (operation_key, arguments) = rest.split_at_checked(usize::from(key_len)).ok_or(DecodeError::Truncated)?;
@@ -461,7 +532,43 @@ impl<'a> Optional<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Lifetime;
+    use crate::operation::{Lifetime, PartOperation, PartsBuffer};
+
+    #[test]
+    fn r11_13_an_operation_key_stands_for_what_its_client_says() {
+        let rpc = RpcId { client: ClientId(1), sequence: Sequence(1) };
+        let lifetime = Lifetime::from_millis(5).expect("not 0");
+        let mut parts = PartsBuffer::default();
+        parts.push(TableId(3), &PartOperation::Update(Update::expire(b"k", lifetime)));
+        let update = Update::Transaction { parts: parts.as_parts() };
+        for (keeps_refusal, update) in [(true, Update::put(b"k", b"v")), (true, update), (false, update)] {
+            let has_lifetime = update.has_lifetime();
+            let head = BodyHead {
+                rpc,
+                acknowledgement: AckedBelow(1),
+                lease_expiry: ClusterTime(9),
+                not_after: ClusterTime(8),
+                begun: ClusterTime(if has_lifetime { 7 } else { 0 }),
+                table: TableId(3),
+            };
+            let mut bytes = Vec::new();
+            Body::encode(&head, Some(b"order-42"), &update, &mut bytes);
+            let said = Said { fingerprint: 77, keeps_refusal };
+            assert_eq!(Body::decode(&bytes).expect("encoded here").said(), None);
+            Body::say(&mut bytes, said);
+            Body::renumber(&mut bytes, &head);
+            let body = Body::decode(&bytes).expect("encoded here");
+            assert_eq!((body.head, body.operation_key, body.update), (head, Some(&b"order-42"[..]), update));
+            assert_eq!((body.said(), body.fingerprint(), body.keeps_refusal()), (Some(said), 77, keeps_refusal));
+            for wrong in [IS_SAID, IS_SAID | FORGETS_REFUSAL] {
+                let mut other = Vec::new();
+                Body::encode(&BodyHead { not_after: ClusterTime(0), ..head }, None, &update, &mut other);
+                let flags = flags_of(&other) | wrong;
+                other[FLAGS_AT..FLAGS_AT + 2].copy_from_slice(&flags.to_le_bytes());
+                assert!(Body::decode(&other).is_err(), "there is no key");
+            }
+        }
+    }
 
     #[test]
     fn a_renumbered_body_is_the_body_of_its_head() {

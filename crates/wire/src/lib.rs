@@ -28,7 +28,7 @@ mod tables;
 mod version;
 mod word;
 
-pub use body::{Body, BodyHead, Coordination};
+pub use body::{Body, BodyHead, Coordination, Said};
 pub use codec::{Bytes, DecodeError, Reader, Wire};
 pub use configuration::{
     Configuration, Durability, GroupMember, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo,

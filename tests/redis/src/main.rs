@@ -10,11 +10,14 @@ mod reply;
 mod servers;
 mod whole;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use kasha_commands::find;
+use kasha_commands::keys::positions;
 use kasha_machine::Rng;
 
 use draw::{Drawer, is_of_no_key};
@@ -35,6 +38,9 @@ struct Arguments {
     /// The seed of the first stream.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Kasha's database is spread over four shards.
+    #[arg(long)]
+    spread: bool,
 }
 
 /// Requests of one stream.
@@ -87,8 +93,25 @@ fn in_order(words: &[Vec<u8>], mut reply: Reply) -> Reply {
     reply
 }
 
+/// Without what a spread database refuses in `MULTI`: to move between shards what an earlier command of the transaction may have changed
+/// (docs/redis.md).
+fn without_refused(requests: Vec<Vec<Vec<u8>>>) -> Vec<Vec<Vec<u8>>> {
+    let (mut before, mut kept) = (BTreeSet::new(), Vec::new());
+    for words in requests {
+        let row = find(&words[0]);
+        let keys = row.into_iter().flat_map(|row| positions(row, words.len())).map(|(at, _)| words[at].clone());
+        let keys: Vec<_> = keys.collect();
+        let moves = row.is_some_and(|row| matches!(row.name, "rename" | "renamenx" | "copy" | "bitop" | "msetnx"));
+        if !(moves && keys.iter().any(|key| before.contains(key))) {
+            before.extend(keys);
+            kept.push(words);
+        }
+    }
+    kept
+}
+
 /// Runs one stream. Returns how many replies were compared.
-fn run(seed: u64, kasha: &mut Link, redis: &mut Link) -> Result<u64> {
+fn run((seed, is_spread): (u64, bool), kasha: &mut Link, redis: &mut Link) -> Result<u64> {
     let mut rng = Rng::new(seed);
     let mut drawer = Drawer::new(rng.fork());
     let flush: Vec<Vec<u8>> = (0..12).map(|key| format!("k{key}").into_bytes()).collect();
@@ -103,6 +126,9 @@ fn run(seed: u64, kasha: &mut Link, redis: &mut Link) -> Result<u64> {
         if is_multi {
             // Commands of no key are not allowed there (docs/redis.md).
             requests.retain(|words| !is_of_no_key(words));
+            if is_spread {
+                requests = without_refused(requests);
+            }
             requests.insert(0, vec![b"MULTI".to_vec()]);
             requests.push(vec![rng.pick(&[b"EXEC".to_vec(), b"discard".to_vec()]).clone()]);
         }
@@ -131,12 +157,12 @@ fn main() -> Result<()> {
     let arguments = Arguments::parse();
     std::fs::create_dir_all(&arguments.folder)?;
     let redis = servers::redis(&arguments.folder)?;
-    let (kasha, mut cluster) = servers::kasha(&arguments.kasha, &arguments.folder)?;
+    let (kasha, mut cluster) = servers::kasha(&arguments.kasha, &arguments.folder, arguments.spread)?;
     let until = Instant::now() + Duration::from_secs(60 * arguments.minutes);
     let (mut compared, mut seed, mut differences) = (0, arguments.seed, 0);
     while Instant::now() < until && differences < 20 {
         let (mut ours, mut theirs) = (Link::connect(&kasha.address)?, Link::connect(&redis.address)?);
-        match run(seed, &mut ours, &mut theirs) {
+        match run((seed, arguments.spread), &mut ours, &mut theirs) {
             Ok(replies) => compared += replies,
             Err(why) => {
                 differences += 1;

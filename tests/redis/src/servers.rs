@@ -58,15 +58,14 @@ pub fn redis(folder: &Path) -> Result<Server> {
     start(command, format!("127.0.0.1:{port}"), &folder.join("redis.log"))
 }
 
-/// A cluster of one process, and a proxy to it.
-pub fn kasha(program: &Path, folder: &Path) -> Result<(Server, Child)> {
+/// A cluster of one process, and a proxy to it. `is_spread`: its databases are in four shards.
+pub fn kasha(program: &Path, folder: &Path, is_spread: bool) -> Result<(Server, Child)> {
     let (base, port) = (free_port()?, free_port()?);
     let mut command = Command::new(program);
-    // One shard: as a database of Redis, where every command may name any keys.
     command.args([
         "start",
         "--shards",
-        "1",
+        if is_spread { "4" } else { "1" },
         "--data",
         &folder.join("data").display().to_string(),
         "--port",
@@ -77,6 +76,7 @@ pub fn kasha(program: &Path, folder: &Path) -> Result<(Server, Child)> {
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().context("cannot start kasha")?;
     let mut command = Command::new(program);
     command.args(["proxy", "--address", &format!("127.0.0.1:{}", base + 1), "--redis", &format!("127.0.0.1:{port}")]);
+    command.args(is_spread.then_some("--redis-spread"));
     let proxy = start(command, format!("127.0.0.1:{port}"), &folder.join("proxy.log"))?;
     Ok((proxy, cluster))
 }

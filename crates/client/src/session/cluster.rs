@@ -198,6 +198,12 @@ impl Session {
         Some(UnixMillis(origin.0.saturating_add(self.cluster_time(now).0)))
     }
 
+    /// The unix time of ClusterTime 0, if the session has heard it (R10.12): it never changes.
+    #[must_use]
+    pub fn unix_origin(&self) -> Option<UnixMillis> {
+        self.cluster.unix_origin
+    }
+
     /// The level of the cluster, as far as the session has heard (R7.6).
     #[must_use]
     pub fn level(&self) -> Level {

@@ -97,6 +97,10 @@ impl Session {
         let mut bytes = Vec::new();
         let (has_operation_key, arguments) = (body.operation_key.is_some(), (&list, all.as_parts(), first_part));
         Body::encode_distributed(&head, body.operation_key, Coordination::AsPartsNeed, arguments, &mut bytes);
+        if let Some(said) = body.said() {
+            Body::say(&mut bytes, said);
+        }
+        let has_keeper = has_operation_key && body.keeps_refusal();
         if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
             return Err(WhyNot::RequestTooLarge);
         }
@@ -122,7 +126,7 @@ impl Session {
         let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
-        let open = Distributed { participants, form, parts, has_operation_key, tries_locks, conflicts: 0, round: 0 };
+        let open = Distributed { participants, form, parts, has_keeper, tries_locks, conflicts: 0, round: 0 };
         self.calls[slot].participants = Participants::Several(Box::new(open));
         Ok(())
     }

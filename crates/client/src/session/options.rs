@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{ClusterId, CoreId, Tick};
-use kasha_wire::Turn;
+use kasha_wire::{Said, Turn};
 
 use crate::limits;
 
@@ -121,6 +121,8 @@ pub struct CallOptions<'a> {
     pub deadline: Option<Tick>,
     /// The caller's own idempotency key and its time to live in milliseconds (R4.9).
     pub operation_key: Option<(&'a [u8], u64)>,
+    /// What the operation key stands for, if that is not the update itself: only with an operation key.
+    pub said: Option<Said>,
     /// Whether to cancel the update at the deadline. Then its outcome is known within a second more, if a shard
     /// answers.
     pub cancel_on_deadline: bool,

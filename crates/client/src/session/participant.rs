@@ -23,7 +23,7 @@ pub(super) struct Distributed {
     pub(super) participants: Vec<Participant>,
     pub(super) form: Form,
     pub(super) parts: usize,
-    pub(super) has_operation_key: bool,
+    pub(super) has_keeper: bool,
     /// It would go without locks, too: nothing in it can fail.
     pub(super) tries_locks: bool,
     /// How often it met another one.
@@ -161,11 +161,10 @@ impl Distributed {
         self.forget_what_does_not_happen();
     }
 
-    /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
-    /// counts all parts in the body's order.
+    /// What failed, as this participant tells it. It counts its own parts. With an operation key that keeps it, it is the keeper of
+    /// the key, and counts all parts in the body's order.
     pub(super) fn failure(&self, shard: ShardId, result: &[u8]) -> Option<Vec<u8>> {
-        let counted =
-            self.participants.iter().filter(|participant| self.has_operation_key || participant.shard == shard);
+        let counted = self.participants.iter().filter(|participant| self.has_keeper || participant.shard == shard);
         let places: Vec<_> = counted.flat_map(|participant| participant.places.iter().copied()).collect();
         failure(self.form, &places, result)
     }

@@ -126,7 +126,8 @@ impl Tries {
         }
     }
 
-    fn lose(&mut self, now: Tick, draw: u64) -> Next {
+    /// A try was lost: nothing was written. `draw`: as in [`Self::on_end`].
+    pub fn lose(&mut self, now: Tick, draw: u64) -> Next {
         self.lost += 1;
         let pause = pause_after(self.lost).mul_f64((draw % 1024) as f64 / 1024.0);
         if now.after(pause) >= self.until { Next::GiveUp } else { Next::Again(pause) }

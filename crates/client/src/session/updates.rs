@@ -8,7 +8,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, ShardId, TableId, Tick};
 use kasha_wire::operation::{Excess, OwnedOperation, PartsBuffer};
-use kasha_wire::{Body, BodyHead, Update};
+use kasha_wire::{Body, BodyHead, Level, Update};
 
 use super::call::{Cancel, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
 use super::calls::CallId;
@@ -106,13 +106,17 @@ impl Session {
                 Again::BySession => None,
                 Again::ByCaller(turn) => turn,
             },
-            level: update.level(),
+            // What is said of an operation key came with the commands.
+            level: options.said.map_or(update.level(), |_| update.level().max(Level::COMMANDS)),
         };
         let operation_key = options.operation_key.map(|(key, _)| key);
         let slot = self.insert(Kind::Update(call), now, options.deadline, |body| {
             if checked.is_ok() {
                 Body::begin(&unnumbered(table, operation_key.is_some()), operation_key, update, body);
                 encode_arguments(body);
+                if let Some(said) = options.said {
+                    Body::say(body, said);
+                }
             }
         });
         let id = self.calls.id(slot);

@@ -281,6 +281,7 @@ impl Driver {
                     again,
                     deadline: options.deadline.map(|deadline| now.after(deadline)),
                     operation_key: options.operation_key.as_deref().map(|key| (key, ttl)),
+                    said: None,
                     cancel_on_deadline: options.cancel_on_deadline,
                 };
                 session.update_encoded(now, table, &operation, &options, out)

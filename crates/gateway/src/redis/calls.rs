@@ -4,24 +4,32 @@
 
 use std::collections::BTreeSet;
 
-use kasha_client::session::{CallId, CallOptions, Completion, Session, TransactionParts, WhyFailed, WhyNot};
+use kasha_client::session::{Again, CallId, CallOptions, Completion, Session, TransactionParts, WhyFailed, WhyNot};
+use kasha_commands::bit_op::COMBINES_TOO_MUCH;
 use kasha_commands::reply::check;
-use kasha_commands::{Class, Command as Name, Item, Items, ReplyWriter, Row};
+use kasha_commands::{Class, Command as Name, Item, Items, LikenessOptions, ReplyWriter, Row};
 use kasha_machine::Effects;
+use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::operation::{Check, CommandBuffer, Condition, ItemsBuffer, PartOperation};
 use kasha_wire::outcome::each_part;
-use kasha_wire::{OutcomeCode, Read};
+use kasha_wire::{OutcomeCode, Read, Said};
 
 use super::connection::Watched;
 use super::flush;
+use super::moving::{self, Moving};
 use super::unknown::{Key, Touched};
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
-/// An operation key and its time to live in milliseconds.
-pub type OperationKey<'k> = (&'k [u8], u64);
+/// An operation key, its time to live in milliseconds, and what it stands for.
+#[derive(Clone, Copy)]
+pub struct OperationKey<'k> {
+    pub key: &'k [u8],
+    pub millis: u64,
+    pub said: Said,
+}
 
 /// The reply to a request whose operation key stands for another one.
 pub const MISMATCH: &str =
@@ -40,6 +48,10 @@ pub enum Merge {
     Ok(u32),
     /// So many replies are a list.
     List(u32),
+    /// Two strings are compared: `LCS`.
+    Common(LikenessOptions),
+    /// So many parts say what became of a command that moves something between shards ([`moving`]), or sets keys if none of them is there.
+    Moved(Name, u32),
 }
 
 impl Merge {
@@ -47,7 +59,8 @@ impl Merge {
         match *self {
             Self::Fixed(_) => 0,
             Self::One => 1,
-            Self::Sum(parts) | Self::Ok(parts) | Self::List(parts) => parts as usize,
+            Self::Common(_) => 2,
+            Self::Sum(parts) | Self::Ok(parts) | Self::List(parts) | Self::Moved(_, parts) => parts as usize,
         }
     }
 }
@@ -55,27 +68,49 @@ impl Merge {
 /// What comes back of a call.
 #[derive(Debug)]
 pub enum Expected {
-    /// The reply of a command.
-    One(Merge),
+    /// The reply of a command, behind so many checks: those of `MSETNX`, or of an operation that goes on until none of them fails.
+    One { checks: usize, merge: Merge },
     /// The replies of commands, as one list; before them as many checks. `EXEC`.
     Whole { checks: usize, commands: Vec<Merge> },
     /// Pages of this table, for a command of no key.
     Pages(TableId, Box<Whole>),
-    /// Versions of keys that are to be watched: of those of one shard, and then the others.
-    Versions { now: Vec<Key>, later: Vec<Vec<Key>> },
+    /// What the next step is of an operation that reads and then commits.
+    Moving(Box<Moving>),
+    /// Versions of keys that are to be watched: of those of one shard, and then the others, all until then.
+    Versions { now: Vec<Key>, later: Vec<Vec<Key>>, until: Tick },
 }
+
+/// What comes back of commands: of one, or of all of `EXEC`.
+pub fn expected(is_exec: bool, checks: usize, mut commands: Vec<Merge>) -> Expected {
+    match is_exec {
+        true => Expected::Whole { checks, commands },
+        false => Expected::One { checks, merge: commands.pop().expect("one command") },
+    }
+}
+
+/// Commands, each with the shard of its keys.
+pub type PlacedCommands = Vec<Placed>;
 
 /// A command and what it is made of: it is refused before anything is sent, or has parts.
 pub struct Split {
-    pub parts: Vec<PartOf>,
+    pub parts: PlacedCommands,
     pub merge: Merge,
 }
 
-/// A part, and where it goes.
-pub struct PartOf {
+/// A command, and where it goes.
+pub struct Placed {
     pub shard: ShardId,
     pub table: TableId,
     pub command: CommandBuffer,
+}
+
+impl Split {
+    /// Words that are wrong whatever the keys hold.
+    fn wrong(text: &str) -> Self {
+        let mut reply = Vec::new();
+        ReplyWriter(&mut reply).item(Item::Error(text));
+        Self { parts: Vec::new(), merge: Merge::Fixed(reply) }
+    }
 }
 
 /// The keys of a command, in this table.
@@ -90,6 +125,8 @@ pub enum NoCall {
     Refused(String),
     /// Its keys have no owner, as far as the session knows.
     Table,
+    /// What it does to keys of one shard depends on those of another one: [`moving`].
+    Moves,
 }
 
 /// The shard of all keys of a command. `None`: they are of several.
@@ -121,7 +158,7 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
     let owners = keys.iter().map(|&at| owner(words[at])).collect::<Result<Vec<ShardId>, NoCall>>()?;
     let whole = |shard: ShardId| -> Result<Split, NoCall> {
         let command = command_of(row, &words[1..])?;
-        Ok(Split { parts: vec![PartOf { shard, table, command }], merge: Merge::One })
+        Ok(Split { parts: vec![Placed { shard, table, command }], merge: Merge::One })
     };
     let Some(&first) = owners.first() else { return Err(NoCall::Refused(format!("ERR '{}' has no keys", row.name))) };
     if owners.iter().all(|&shard| shard == first) {
@@ -129,12 +166,19 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
     }
     let count = u32::try_from(keys.len()).expect("a limit");
     let (each, merge, width) = match row.command {
-        Name::MSet if words.len().is_multiple_of(2) => {
-            return Err(NoCall::Refused("ERR wrong number of arguments for 'mset' command".to_owned()));
-        }
-        Name::MSet => (Name::Set, Merge::Ok(count), 2),
+        Name::MSet => match error_of_pairs(words, "ERR wrong number of arguments for 'mset' command") {
+            Some(text) => return Ok(Split::wrong(text)),
+            None => (Name::Set, Merge::Ok(count), 2),
+        },
         Name::MGet => (Name::Get, Merge::List(count), 1),
         Name::Del | Name::Unlink | Name::Exists | Name::Touch => (row.command, Merge::Sum(count), 1),
+        Name::Lcs => match LikenessOptions::parse(words[3..].iter().copied()) {
+            Err(text) => return Ok(Split::wrong(text)),
+            Ok(options) => (Name::Get, Merge::Common(options), 1),
+        },
+        Name::Rename | Name::RenameNx | Name::Copy | Name::BitOp | Name::MSetNx => {
+            return moving::error_of(row, words).map_or(Err(NoCall::Moves), |text| Ok(Split::wrong(text)));
+        }
         _ => {
             return Err(NoCall::Refused(format!(
                 "ERR the keys of '{}' are of several shards; give them a common {{tag}} (K0301)",
@@ -145,12 +189,56 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
     let parts = keys
         .iter()
         .zip(owners)
-        .map(|(&at, shard)| Ok(PartOf { shard, table, command: command_of(each.row(), &words[at..at + width])? }));
+        .map(|(&at, shard)| Ok(Placed { shard, table, command: command_of(each.row(), &words[at..at + width])? }));
     Ok(Split { parts: parts.collect::<Result<_, NoCall>>()?, merge })
+}
+
+/// What is wrong with keys and values in turn. `odd`: the last key has no value.
+pub fn error_of_pairs(words: &[&[u8]], odd: &'static str) -> Option<&'static str> {
+    let are_long = words[1..].chunks_exact(2).any(|pair| pair[1].len() > VALUE_BYTES_MAX);
+    let is_odd = words.len().is_multiple_of(2).then_some(odd);
+    are_long.then_some("ERR string exceeds maximum allowed size (proto-max-bulk-len)").or(is_odd)
+}
+
+/// A command whose first word is its only key, with its shard.
+pub fn placed(
+    row: &'static Row,
+    words: &[&[u8]],
+    table: TableId,
+    session: &Session,
+) -> Result<Placed, NoCall> {
+    let configuration = session.configuration().ok_or(NoCall::Table)?;
+    let shard = configuration.owner(table, slot_of(words[0])).ok_or(NoCall::Table)?;
+    Ok(Placed { shard, table, command: command_of(row, words)? })
+}
+
+/// `MSETNX` of keys of several shards: the demands that none of them is there, and what sets them.
+pub fn if_none(words: &[&[u8]], table: TableId, session: &Session) -> Result<(Vec<Watched>, Split), NoCall> {
+    let pairs = words[1..].chunks_exact(2);
+    let demands = pairs.clone().map(|pair| Watched { table, key: pair[0].to_vec(), version: 0 }).collect();
+    let parts = pairs.map(|pair| placed(Name::Set.row(), pair, table, session)).collect::<Result<Vec<_>, _>>()?;
+    let merge = Merge::Moved(Name::MSetNx, u32::try_from(parts.len()).expect("a limit"));
+    Ok((demands, Split { parts, merge }))
 }
 
 fn command_of(row: &'static Row, words: &[&[u8]]) -> Result<CommandBuffer, NoCall> {
     CommandBuffer::new(row, words.iter().copied()).ok_or_else(|| NoCall::Refused(too_long(row)))
+}
+
+/// How a call is made.
+#[derive(Clone, Copy)]
+pub struct Sending<'k> {
+    pub until: Tick,
+    pub once: Option<OperationKey<'k>>,
+    /// Who tries it again if it meets another one.
+    pub again: Again,
+}
+
+impl<'k> Sending<'k> {
+    /// Once, and within the time that a command has.
+    pub fn new(now: Tick, once: Option<OperationKey<'k>>) -> Self {
+        Self { until: now.after(COMMAND_DEADLINE), once, again: Again::BySession }
+    }
 }
 
 /// Commands that are put together.
@@ -165,7 +253,7 @@ pub struct Together {
 
 impl Together {
     pub fn push(&mut self, split: &Split) {
-        for PartOf { shard, table, command } in &split.parts {
+        for Placed { shard, table, command } in &split.parts {
             let command = command.as_command();
             self.shards.insert(*shard);
             self.changes |= matches!(command.row().class, Class::Changes(_));
@@ -176,6 +264,11 @@ impl Together {
             self.parts.push(*table, &PartOperation::Command(command));
         }
         self.merges.push(split.merge.clone());
+    }
+
+    /// More keys, of what becomes parts later.
+    pub fn name(&mut self, keys: Vec<Key>) {
+        self.touched.keys.extend(keys);
     }
 
     /// One that the front has answered.
@@ -208,18 +301,19 @@ impl Together {
     pub fn call(
         self,
         now: Tick,
-        once: Option<OperationKey<'_>>,
+        sending: &Sending<'_>,
         session: &mut Session,
         out: &mut Effects,
     ) -> Result<Called, WhyNot> {
-        let deadline = Some(now.after(COMMAND_DEADLINE));
+        let Sending { until, once, again } = *sending;
+        let deadline = Some(until);
         let is_alone = self.parts.count() == 1 && self.shards.len() == 1;
         let is_query = !self.changes && is_alone && once.is_none();
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
-                let options =
-                    CallOptions { deadline, operation_key: once, cancel_on_deadline: true, ..CallOptions::default() };
+                let (operation_key, said) = (once.map(|once| (once.key, once.millis)), once.map(|once| once.said));
+                let options = CallOptions { deadline, operation_key, said, cancel_on_deadline: true, again };
                 session.update_encoded(now, table, &operation?, &options, out)
             }
             true => {
@@ -241,10 +335,10 @@ pub struct Called {
 }
 
 /// Looks at keys of one shard that are to be watched.
-pub fn look_at(now: Tick, keys: &[Key], session: &mut Session, out: &mut Effects) -> CallId {
+pub fn look_at((now, until): (Tick, Tick), keys: &[Key], session: &mut Session, out: &mut Effects) -> CallId {
     let items = ItemsBuffer::keys(keys.iter().map(|(_, key)| &key[..]));
     let read = Read::Observe { keys: items.as_items() };
-    session.read(now, keys[0].0, &read, Some(now.after(COMMAND_DEADLINE)), out)
+    session.read(now, keys[0].0, &read, Some(until), out)
 }
 
 /// Writes the reply that a completed call is to what was asked for.
@@ -259,14 +353,17 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
     if result.first() != Some(&(OutcomeCode::Done as u8)) {
         return match expected {
             Expected::Whole { checks, .. } if fails_a_check(result, *checks) => out.item(Item::NoList),
-            Expected::One(_) | Expected::Whole { .. } | Expected::Versions { .. } | Expected::Pages(..) => {
-                out.item(Item::Error(TOO_LARGE));
-            }
+            Expected::One { checks, .. } if fails_a_check(result, *checks) => out.item(Item::Number(0)),
+            Expected::One { .. }
+            | Expected::Whole { .. }
+            | Expected::Versions { .. }
+            | Expected::Pages(..)
+            | Expected::Moving(_) => out.item(Item::Error(TOO_LARGE)),
         };
     }
-    let mut parts = each_part(result);
+    let parts = each_part(result);
     match expected {
-        Expected::One(merge) => merged(&mut parts, merge, out),
+        Expected::One { checks, merge } => merged(&mut parts.skip(*checks), merge, out),
         Expected::Whole { checks, commands } => {
             out.item(Item::List(u32::try_from(commands.len()).expect("a limit")));
             let mut parts = parts.skip(*checks);
@@ -274,21 +371,26 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         }
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
-        Expected::Pages(..) => unreachable!("they are taken one by one"),
+        Expected::Pages(..) | Expected::Moving(_) => unreachable!("they are taken one by one"),
     }
 }
 
 /// What a request is told that came to something else than what it says.
 const TOO_LARGE: &str = "ERR the request or its result is too large; split it (K0307)";
 
-/// Whether the part that failed is one of the first ones, which are the demands on watched keys.
-fn fails_a_check(result: &[u8], checks: usize) -> bool {
+/// The part that kept all others from running.
+pub fn failed_part(result: &[u8]) -> Option<usize> {
     match result {
         [code, index @ ..] if *code == OutcomeCode::NotCommitted as u8 => {
-            index.first_chunk().is_some_and(|index| (u32::from_le_bytes(*index) as usize) < checks)
+            index.first_chunk().map(|index| u32::from_le_bytes(*index) as usize)
         }
-        _ => false,
+        _ => None,
     }
+}
+
+/// Whether the part that failed is one of the first ones, which are demands on keys.
+fn fails_a_check(result: &[u8], checks: usize) -> bool {
+    failed_part(result).is_some_and(|part| part < checks)
 }
 
 /// Writes the reply of one command, out of those of its parts.
@@ -318,6 +420,29 @@ pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out
             out.item(Item::List(*count));
             replies.iter().for_each(|reply| out.0.extend_from_slice(reply));
         }
+        Merge::Common(options) => {
+            let string = |at: usize| match Items::of(replies[at]).next() {
+                Some(Ok(Item::Bytes(bytes))) => bytes,
+                _ => &[],
+            };
+            options.reply([string(0), string(1)], ReplyWriter(out.0));
+        }
+        Merge::Moved(command, _) => out.item(moved(*command, &replies)),
+    }
+}
+
+/// The reply to a command that its parts stand for ([`moving`]).
+fn moved<'r>(command: Name, replies: &[&'r [u8]]) -> Item<'r> {
+    let part = |at: usize| replies.get(at).and_then(|reply| Items::of(reply).next()?.ok());
+    let number = |is_one: bool| Item::Number(i64::from(is_one));
+    let none = Some(Item::Number(0));
+    match (command, part(0), part(1)) {
+        (Name::Rename | Name::RenameNx, first, _) if first == none => Item::Error("ERR no such key"),
+        (Name::Rename, ..) => Item::Ok,
+        (Name::BitOp, _, Some(len @ Item::Number(_))) => len,
+        (Name::BitOp, ..) => Item::Error(COMBINES_TOO_MUCH),
+        (Name::RenameNx, _, second) => number(second == Some(Item::Ok)),
+        (_, first, _) => number(first == Some(Item::Ok)),
     }
 }
 

@@ -7,6 +7,7 @@ use kasha_commands::{Command as Name, Once, find};
 use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
+use super::moving::Moving;
 use super::unknown::Touched;
 use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
@@ -69,6 +70,8 @@ pub enum Outstanding {
         /// What it may change.
         touched: Touched,
     },
+    /// It goes on then.
+    Pause { until: Tick, moving: Box<Moving>, is_answered: bool },
     /// These requests are a share of a call, or will be one when the turn ends.
     Gathered(VecDeque<Waiting>),
 }

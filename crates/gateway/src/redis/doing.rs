@@ -11,9 +11,10 @@ use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::requests::Request;
 
-use super::calls::{self, Expected, NoCall, OperationKey, Together};
-use super::connection::{Blocked, Connection, Outstanding, Waiting};
+use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
+use super::connection::{Blocked, Connection, Outstanding, Waiting, Watched};
 use super::gathered::{self, Gathered, Run};
+use super::moving::{Asked, Going, Moving, Next as Step};
 use super::options::RedisOptions;
 use super::unknown::{Touched, Unknown};
 use super::whole::{Asking, Next, Whole};
@@ -191,7 +192,7 @@ impl Doing<'_> {
             Ok(Some(shard)) if !request.goes_alone && row.command != Name::Lcs => shard,
             Ok(_) => return self.begin_alone(connection, (row, words), table, request, None),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
-            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
+            Err(NoCall::Table | NoCall::Moves) => return Begun::Blocked(Blocked::Table(database)),
         };
         let mut run = Run::new((table, shard), std::mem::take(self.run_memory), self.session);
         if run.push(row, words).is_err() {
@@ -213,25 +214,65 @@ impl Doing<'_> {
         once: Option<OperationKey<'_>>,
     ) -> Begun {
         let split = match calls::split(row, words, table, self.session) {
+            Err(NoCall::Moves) if row.command == Name::MSetNx => calls::if_none(words, table, self.session),
+            split => split.map(|split| (Vec::new(), split)),
+        };
+        let (demands, split) = match split {
             Ok(split) => split,
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(connection.database)),
+            Err(NoCall::Moves) => {
+                let said = Asked::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() };
+                return self.begin_moving(connection, (vec![said], None), request.is_answered, once);
+            }
         };
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
         let mut together = Together::default();
+        demands.iter().for_each(|demand| together.check(demand));
         together.push(&split);
-        match together.call(self.now, once, self.session, self.out) {
+        if together.is_answered() {
+            calls::merged(&mut std::iter::empty(), &split.merge, &mut ReplyWriter(self.scratch));
+            return Begun::Answered(Some(is_answered));
+        }
+        match together.call(self.now, &Sending::new(self.now, once), self.session, self.out) {
             Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
                 self.session.abandon(called.call);
                 ReplyWriter(self.scratch).item(Item::Ok);
                 Begun::Answered(Some(is_answered))
             }
             Ok(called) => {
-                let (call, expected, touched) = (called.call, Expected::One(split.merge), called.touched);
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
+                let expected = calls::expected(false, demands.len(), called.merges);
+                Begun::Waits(Outstanding::Call { call: called.call, expected, is_answered, touched: called.touched })
             }
             Err(why) => {
                 ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
+                Begun::Answered(Some(is_answered))
+            }
+        }
+    }
+
+    /// Begins what moves something between shards: a command, or all of `EXEC` with its demands on these watched keys.
+    pub(super) fn begin_moving(
+        &mut self,
+        connection: &mut Connection,
+        (said, watched): (Vec<Asked>, Option<Vec<Watched>>),
+        is_answered: Option<bool>,
+        once: Option<OperationKey<'_>>,
+    ) -> Begun {
+        let mut moving = match Moving::new((said, watched), once, self.now, self.session) {
+            Ok(moving) => Box::new(moving),
+            Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
+            Err(NoCall::Table | NoCall::Moves) => return self.reply(Item::Error(super::TRY_AGAIN)),
+        };
+        let next = moving.ask(&mut Going { now: self.now, session: self.session, out: self.out });
+        let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
+        match next {
+            Step::Asks(call, touched) => {
+                Begun::Waits(Outstanding::Call { call, expected: Expected::Moving(moving), is_answered, touched })
+            }
+            Step::Pauses(until) => Begun::Waits(Outstanding::Pause { until, moving, is_answered }),
+            Step::Replies(reply) => {
+                self.scratch.extend_from_slice(&reply);
                 Begun::Answered(Some(is_answered))
             }
         }

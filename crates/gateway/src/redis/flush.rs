@@ -11,7 +11,7 @@ use kasha_types::{ShardId, TableId, slot_of};
 use kasha_wire::operation::CommandBuffer;
 use kasha_wire::requests::Request;
 
-use super::calls::{Merge, NoCall, PartOf, Split};
+use super::calls::{Merge, NoCall, Placed, Split};
 use super::connection::{Blocked, Connection, DATABASES, TablesAsked, Waiting};
 use super::doing::{Begun, Doing, row_of};
 use super::tables;
@@ -65,7 +65,7 @@ pub fn split(row: &Row, words: &[&[u8]], table: TableId, session: &Session) -> R
     for table in tables {
         for (shard, key) in keys_of_shards(table, session).ok_or(NoCall::Table)? {
             let command = CommandBuffer::new(Name::FlushDb.row(), [&key[..]]).expect("a short key");
-            parts.push(PartOf { shard, table, command });
+            parts.push(Placed { shard, table, command });
         }
     }
     let merge = Merge::Ok(u32::try_from(parts.len()).expect("few tables"));

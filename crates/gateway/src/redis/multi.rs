@@ -6,18 +6,20 @@ use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
 use kasha_types::limits::OPERATION_KEYS_MAX;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ConnId, ShardId, slot_of};
-use kasha_wire::Outcome;
+use kasha_types::{ConnId, ShardId, Tick, slot_of};
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
+use kasha_wire::{Outcome, Said};
 
-use super::calls::{self, Expected, NoCall, OperationKey, Together};
+use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
 use super::doing::{Begun, Doing};
 use super::flush;
 use super::local;
+use super::moving::Asked;
 use super::once;
 use super::unknown::{Key, Touched};
+use crate::limits::COMMAND_DEADLINE;
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
 const QUEUED_MAX: usize = 1024;
@@ -90,13 +92,37 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
     doing.reply(Item::Word("QUEUED"))
 }
 
-/// What is demanded of the keys that are watched, and how many demands these are.
-fn demands(connection: &Connection) -> (Together, usize) {
+/// What is demanded of the keys that are watched.
+fn demands(connection: &Connection) -> Vec<Watched> {
     let is_blind = planted::is_on(Bug::WatchBlind);
-    let demands: Vec<_> = connection.watched.iter().filter(|watched| !is_blind || watched.version == 0).collect();
-    let mut together = Together::default();
-    demands.iter().for_each(|watched| together.check(watched));
-    (together, demands.len())
+    connection.watched.iter().filter(|watched| !is_blind || watched.version == 0).cloned().collect()
+}
+
+/// What stands since `MULTI`. What is of no key is answered now. `Err`: this database has no table yet.
+fn said(doing: &Doing<'_>, connection: &mut Connection) -> Result<Vec<Asked>, u8> {
+    let requests = connection.queued.as_ref().expect("the caller looked").requests.clone();
+    let said = requests.iter().map(|request| {
+        let words: Vec<_> = Request::of_kept(request).words().collect();
+        let row = super::doing::row_of(&words).expect("looked at when it was queued");
+        if row.class == Class::Local {
+            let mut reply = Vec::new();
+            local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
+            return Ok(Asked::Answered(reply));
+        }
+        let table = doing.table(connection.database).ok_or(connection.database)?;
+        Ok(Asked::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() })
+    });
+    said.collect()
+}
+
+/// What the operation key of a transaction stands for.
+fn fingerprint(connection: &Connection, said: &[Asked]) -> u64 {
+    let watched = connection.watched.iter().map(|watched| (watched.table, &watched.key[..]));
+    let commands = said.iter().filter_map(|one| match one {
+        Asked::Answered(_) => None,
+        Asked::Command { table, row, words } => Some((*table, *row, words.iter().map(Vec::as_slice).collect())),
+    });
+    once::fingerprint(watched, commands)
 }
 
 /// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
@@ -104,7 +130,7 @@ pub(super) fn execute(
     doing: &mut Doing<'_>,
     (conn, connection): (ConnId, &mut Connection),
     is_answered: Option<bool>,
-    once: Option<OperationKey<'_>>,
+    once: Option<(&[u8], u64)>,
 ) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
     if queued.is_spoiled || connection.is_unwatched {
@@ -120,26 +146,39 @@ pub(super) fn execute(
         requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
         return Begun::Answered(is_answered);
     }
-    let (mut together, checks) = demands(connection);
-    let (database, requests) = (connection.database, queued.requests.clone());
-    if connection.tables != TablesAsked::Answered && requests.iter().any(|request| flush::is_of_all(request)) {
+    if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
         return Begun::Blocked(Blocked::Tables);
     }
-    for request in &requests {
-        let words: Vec<_> = Request::of_kept(request).words().collect();
-        let row = super::doing::row_of(&words).expect("looked at when it was queued");
-        if row.class == Class::Local {
-            let mut reply = Vec::new();
-            local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
-            together.push_answered(reply);
-            continue;
-        }
-        let Some(table) = doing.table(connection.database) else {
-            let missing = std::mem::replace(&mut connection.database, database);
+    let database = connection.database;
+    let said = match said(doing, connection) {
+        Ok(said) => said,
+        Err(missing) => {
+            connection.database = database;
             return Begun::Blocked(Blocked::Table(missing));
+        }
+    };
+    let watched = demands(connection);
+    let once = once.map(|(key, millis)| {
+        let said = Said { fingerprint: fingerprint(connection, &said), keeps_refusal: watched.is_empty() };
+        OperationKey { key, millis, said }
+    });
+    let mut together = Together::default();
+    watched.iter().for_each(|watched| together.check(watched));
+    let mut moves = false;
+    for one in &said {
+        let (table, row, words) = match one {
+            Asked::Answered(reply) => {
+                together.push_answered(reply.clone());
+                continue;
+            }
+            Asked::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
         };
         match calls::split(row, &words, table, doing.session) {
             Ok(split) => together.push(&split),
+            Err(NoCall::Moves) => {
+                moves = true;
+                together.name(calls::keys_of(table, row, &words));
+            }
             // A wrong option is its reply, as in Redis.
             Err(NoCall::Refused(text)) if flush::is_one(row) => {
                 let mut reply = Vec::new();
@@ -165,12 +204,15 @@ pub(super) fn execute(
     }
     connection.queued = None;
     connection.forget_watched();
+    if moves {
+        return doing.begin_moving(connection, (said, Some(watched)), is_answered, once);
+    }
     if together.is_answered() {
         return answer(doing, together.into_merges());
     }
-    match together.call(doing.now, once, doing.session, doing.out) {
+    match together.call(doing.now, &Sending::new(doing.now, once), doing.session, doing.out) {
         Ok(called) => {
-            let expected = Expected::Whole { checks, commands: called.merges };
+            let expected = Expected::Whole { checks: watched.len(), commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
             let (call, touched) = (called.call, called.touched);
             Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
@@ -216,14 +258,15 @@ fn watch(
         return Begun::Blocked(Blocked::Unknown);
     }
     let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
-    look(doing, by_shard.into_values().collect(), is_answered)
+    let until = doing.now.after(COMMAND_DEADLINE);
+    look(doing, (by_shard.into_values().collect(), until), is_answered)
 }
 
-/// Looks at the keys of one shard, and then at those of the others.
-pub(super) fn look(doing: &mut Doing<'_>, mut keys: Vec<Vec<Key>>, is_answered: bool) -> Begun {
+/// Looks at the keys of one shard, and then at those of the others, all until then: a connection waits no longer for many shards than for one.
+pub(super) fn look(doing: &mut Doing<'_>, (mut keys, until): (Vec<Vec<Key>>, Tick), is_answered: bool) -> Begun {
     let now = keys.pop().expect("a key is watched");
-    let call = calls::look_at(doing.now, &now, doing.session, doing.out);
-    let expected = Expected::Versions { now, later: keys };
+    let call = calls::look_at((doing.now, until), &now, doing.session, doing.out);
+    let expected = Expected::Versions { now, later: keys, until };
     Begun::Waits(Outstanding::Call { call, expected, is_answered, touched: Touched::default() })
 }
 

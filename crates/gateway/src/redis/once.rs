@@ -2,23 +2,24 @@
 //!
 //! It goes alone, as a transaction: the node keeps the result under the key, and gives it to whoever sends the same again. What only reads goes so,
 //! too: else nothing would be kept. What a front answers by itself has no record, and is refused.
+//!
+//! A demand that fails, on a watched key or on one that was read to move it, is not kept: the key is free for who tries again, with what the keys
+//! are then. It stands for what was said, without versions. So who asks for what was done is told that, whatever the keys are by now.
+
+use std::collections::BTreeSet;
 
 use kasha_client::session::WhyNot;
 use kasha_commands::{Class, Command as Name, Item, Once, Row};
-use kasha_types::ConnId;
 use kasha_types::limits::{OPERATION_KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
+use kasha_types::{ConnId, TableId};
+use kasha_wire::Said;
 
 use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
 use super::doing::{self, Begun, Doing};
 use super::{calls, flush, local, multi};
 
-/// The demands of `WATCH` would be a part of what the key stands for, and a refusal would be its result: who tries again, with what the keys are now,
-/// would hear of a mismatch for ever.
-const WATCHED: &str =
-    "ERR KASHA.ONCE does not go with WATCH: a transaction that was refused would stay refused under its key";
-
-fn operation_key<'k>(once: &Once<'k>) -> Result<OperationKey<'k>, String> {
+fn operation_key<'k>(once: &Once<'k>) -> Result<(&'k [u8], u64), String> {
     if !(1..=OPERATION_KEY_BYTES_MAX).contains(&once.key.len()) {
         return Err(format!("ERR {}", WhyNot::OperationKey));
     }
@@ -30,6 +31,32 @@ fn operation_key<'k>(once: &Once<'k>) -> Result<OperationKey<'k>, String> {
         Some(millis @ 1..) => Ok((once.key, millis.unsigned_abs())),
         _ => Err("ERR invalid expire time in 'kasha.once' command".to_owned()),
     }
+}
+
+/// **R11.13** What a key stands for: the names and words of the commands, as they were said, and the names of the watched keys. Neither the numbers of
+/// commands, nor what commands on keys of several shards become, nor versions: these are others when somebody tries again.
+pub(super) fn fingerprint<'w>(
+    watched: impl Iterator<Item = (TableId, &'w [u8])>,
+    commands: impl Iterator<Item = (TableId, &'static Row, Vec<&'w [u8]>)>,
+) -> u64 {
+    let mut bytes = Vec::new();
+    let word = |word: &[u8], bytes: &mut Vec<u8>| {
+        bytes.extend_from_slice(&(word.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(word);
+    };
+    let watched: BTreeSet<_> = watched.collect();
+    bytes.extend_from_slice(&(watched.len() as u64).to_le_bytes());
+    for (table, key) in watched {
+        bytes.extend_from_slice(&table.0.to_le_bytes());
+        word(key, &mut bytes);
+    }
+    for (table, row, words) in commands {
+        bytes.extend_from_slice(&table.0.to_le_bytes());
+        bytes.extend_from_slice(&(words.len() as u64).to_le_bytes());
+        word(row.name.as_bytes(), &mut bytes);
+        words[1..].iter().for_each(|argument| word(argument, &mut bytes));
+    }
+    kasha_types::body_hash(&bytes).0
 }
 
 /// Why a command cannot be named, if it is not `EXEC`.
@@ -67,7 +94,7 @@ pub(super) fn begin(
         return begin_exec(doing, (conn, connection), &once, request);
     }
     let refused = refusal(row, once.command, connection.queued.is_some());
-    let key = match refused.map_or_else(|| operation_key(&once), Err) {
+    let (key, millis) = match refused.map_or_else(|| operation_key(&once), Err) {
         Ok(key) => key,
         Err(text) => {
             connection.spoil();
@@ -80,7 +107,9 @@ pub(super) fn begin(
     if is_held_up || doing.unknown.has(conn, || calls::keys_of(table, row, once.command)) {
         return Begun::Blocked(Blocked::Unknown);
     }
-    doing.begin_alone(connection, (row, once.command), table, request, Some(key))
+    let commands = std::iter::once((table, row, once.command.to_vec()));
+    let said = Said { fingerprint: fingerprint(std::iter::empty(), commands), keeps_refusal: true };
+    doing.begin_alone(connection, (row, once.command), table, request, Some(OperationKey { key, millis, said }))
 }
 
 /// Begins `EXEC`. If it is refused, its transaction is over, as after any other refusal.
@@ -90,9 +119,7 @@ fn begin_exec(
     once: &Once<'_>,
     request: &Waiting,
 ) -> Begun {
-    let is_watching = connection.queued.is_some() && !connection.watched.is_empty();
-    let key = if is_watching { Err(WATCHED.to_owned()) } else { operation_key(once) };
-    match key {
+    match operation_key(once) {
         Ok(key) => multi::execute(doing, (conn, connection), request.is_answered, Some(key)),
         Err(text) => {
             connection.queued = None;

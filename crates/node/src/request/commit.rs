@@ -14,7 +14,7 @@ use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId, Slot};
-use kasha_wire::Body;
+use kasha_wire::{Body, OutcomeCode};
 
 use crate::request::draft::Drafted;
 use crate::request::order::Overlap;
@@ -159,7 +159,12 @@ impl RequestPath<'_> {
         }
         let (slots, mut dead) =
             (std::mem::take(&mut ordered.memory().slots), std::mem::take(&mut ordered.memory().dead));
-        let (body, keep_under) = (ordered.body(), ordered.keep_under());
+        let body = ordered.body();
+        // R4.9: what its client does not want to be kept leaves the key as it was.
+        let is_forgotten = !body.keeps_refusal()
+            && draft.result().first() == Some(&(OutcomeCode::NotCommitted as u8))
+            && !planted::is_on(Bug::RefusalKept);
+        let keep_under = ordered.keep_under().filter(|_| !is_forgotten);
         let record = Record { request, acknowledgement, body, slots: &slots, keep_under, gated };
         let bytes = draft.bytes() + record.bytes(draft.result());
         let at = (self.epoch, self.purpose(log, &ordered, &draft, bytes));

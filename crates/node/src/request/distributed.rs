@@ -329,7 +329,7 @@ impl RequestPath<'_> {
                 if !self.tell_prepared(caller, rpc, prepared, end, out) {
                     self.core.log_flush.hurry(); // the client is answered when the transaction is executed
                 }
-                if body.keeper() == Some(shard) {
+                if body.keeper_of_refusal() == Some(shard) {
                     // If a check of another participant says no, the client hears that here.
                     self.serving().distributed.callers.wait_for_end(rpc, *caller);
                 }
@@ -382,7 +382,7 @@ impl RequestPath<'_> {
         true
     }
 
-    /// One of its checks says no here. With an operation key, it is the keeper of the key that tells the client, and keeps the reason.
+    /// One of its checks says no here. With an operation key that keeps it, it is the keeper of the key that tells the client, and keeps the reason.
     fn abort_here(
         &mut self,
         log: &mut Log,
@@ -391,13 +391,14 @@ impl RequestPath<'_> {
         result: Vec<u8>,
     ) -> Result<Logged, Stop> {
         let (body, shard) = (received.body, self.shard);
+        let keeper = if planted::is_on(Bug::RefusalKept) { body.keeper() } else { body.keeper_of_refusal() };
         let how = How::AbortedHere;
         // Whoever finds the operation key used has seen this one.
-        let kept_under = key.filter(|_| body.keeper() == Some(shard)).map(|key| key.hash);
+        let kept_under = key.filter(|_| keeper == Some(shard)).map(|key| key.hash);
         let reads = checked_by(&proposal.footprint).reads().to_vec();
         let reads = reads.into_iter().filter(|read| Some(*read) != kept_under);
         let proposal = Proposal { footprint: Footprint::new(reads, kept_under), ..proposal };
-        match body.keeper() {
+        match keeper {
             None => self.refuse_for_good(log, received, proposal, (how, result), Keep::Nothing),
             Some(keeper) if keeper == shard => {
                 let kept = as_kept(&body, shard, &result).expect("our own result");

@@ -126,7 +126,7 @@ fn is_before(first: &Operation, second: &Operation, all: &[Operation]) -> bool {
 
 /// Whether the operation belongs into the order: what changes nothing and was not told says nothing.
 fn counts(operation: &Operation) -> bool {
-    let changes = |name: &[u8]| !matches!(name, b"GET" | b"MGET" | b"EXISTS" | b"PTTL" | b"PING");
+    let changes = |name: &[u8]| !matches!(name, b"GET" | b"MGET" | b"EXISTS" | b"PTTL" | b"LCS" | b"PING");
     match operation.told {
         Told::Result(_) => true,
         Told::NotExecuted => false,
@@ -134,10 +134,15 @@ fn counts(operation: &Operation) -> bool {
     }
 }
 
-/// The keys whose values get an end of the operation.
+/// The keys whose values get an end of the operation, or may have moved there with theirs.
 fn keys_with_ends(operation: &Operation) -> Vec<&[u8]> {
-    let gives = |words: &&crate::redis::Words| words[0] == b"PEXPIRE" || words.get(3).is_some_and(|word| word == b"PX");
-    let mut keys: Vec<_> = operation.commands().filter(gives).flat_map(|words| redis::keys(words)).collect();
+    let gives = |words: &crate::redis::Words| words[0] == b"PEXPIRE" || words.get(3).is_some_and(|word| word == b"PX");
+    let keys = operation.commands().flat_map(|words| match &words[0][..] {
+        b"RENAME" | b"RENAMENX" | b"COPY" => vec![&words[2][..]],
+        _ if gives(words) => redis::keys(words),
+        _ => Vec::new(),
+    });
+    let mut keys: Vec<_> = keys.collect();
     keys.sort_unstable();
     keys.dedup();
     keys
@@ -360,6 +365,21 @@ mod tests {
         let exec = (1, "EXEC SET 0.a x, FLUSHDB, SET 0.b y", 0, 1, "OK/OK/OK");
         assert!(is_fine(&[exec, (2, "MGET 0.a 0.b", 2, 3, "nil/y")]));
         assert!(!is_fine(&[exec, (2, "MGET 0.a 0.b", 2, 3, "x/y")]));
+    }
+
+    #[test]
+    fn what_moves_takes_its_end_along_and_was_what_it_is_at_one_moment() {
+        let set = (1, "SET 0.a x PX 5", 0, 1, "OK");
+        let renamed = (1, "RENAME 0.a 0.b", 2, 3, "OK");
+        assert!(is_fine(&[set, renamed, (2, "MGET 0.a 0.b", 4, 5, "nil/x")]));
+        assert!(is_fine(&[set, renamed, (2, "MGET 0.a 0.b", 4, 5, "nil/nil")]), "its time is over");
+        assert!(!is_fine(&[set, renamed, (2, "PTTL 0.b", 4, 5, ":-1")]), "R10.12");
+        assert!(!is_fine(&[set, renamed, (2, "MGET 0.a 0.b", 4, 5, "x/x")]));
+        let between = [(1, "SET 0.a x", 0, 1, "OK"), (2, "APPEND 0.a y", 2, 3, ":2"), (1, "COPY 0.a 0.b", 2, 9, ":1")];
+        let seen =
+            |told| is_fine(&[&between[..], &[(3, "APPEND 0.a z", 4, 5, ":3"), (1, "GET 0.b", 10, 11, told)]].concat());
+        assert!(seen("x") && seen("xy") && seen("xyz") && !seen("y"));
+        assert!(!is_fine(&[(1, "MSETNX 0.a x 0.b y", 0, 1, ":1"), (1, "COPY 0.b 0.a REPLACE", 2, 3, ":0")]));
     }
 
     #[test]

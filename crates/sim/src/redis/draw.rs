@@ -4,6 +4,7 @@
 //! any shards. No value is written twice.
 
 use kasha_machine::Rng;
+use kasha_reference::redis;
 
 use super::Words;
 
@@ -40,6 +41,21 @@ pub fn group_of(key: &[u8]) -> Option<u32> {
 #[must_use]
 pub fn is_account(key: &[u8]) -> bool {
     key.iter().skip_while(|&&byte| byte != b'.').nth(1) == Some(&b'a')
+}
+
+/// Without the commands that move what one before them may have changed: in a database that is spread, a front refuses them by name.
+fn without_refused(drawn: Vec<Words>) -> Vec<Words> {
+    let mut before: Vec<Vec<u8>> = Vec::new();
+    let mut kept = Vec::new();
+    for words in drawn {
+        let keys: Vec<_> = redis::keys(&words).into_iter().map(<[u8]>::to_vec).collect();
+        let moves = matches!(&words[0][..], b"RENAME" | b"RENAMENX" | b"COPY" | b"MSETNX" | b"BITOP");
+        if !(moves && keys.iter().any(|key| before.contains(key))) {
+            before.extend(keys);
+            kept.push(words);
+        }
+    }
+    kept
 }
 
 /// A question for all accounts of a group.
@@ -114,7 +130,7 @@ impl Draw {
         }
         let (key, value) = (self.any_key(), self.value());
         let millis = self.rng.between(1, 400);
-        let line = match self.rng.below(32) {
+        let line = match self.rng.below(40) {
             0..5 => format!("GET {key}"),
             5..8 => format!("SET {key} {value}"),
             8 => format!("SET {key} {value} NX"),
@@ -136,8 +152,27 @@ impl Draw {
             }
             29 => format!("SET {key} {value} PX {millis}"),
             30 => format!("PEXPIRE {key} {millis}"),
-            _ if self.rng.chance(1, 2) => format!("PERSIST {key}"),
-            _ => format!("PTTL {key}"),
+            31 if self.rng.chance(1, 2) => format!("PERSIST {key}"),
+            31 => format!("PTTL {key}"),
+            _ => return self.moving(),
+        };
+        words(&line)
+    }
+
+    /// A command that makes something of one key at another one.
+    fn moving(&mut self) -> Words {
+        let mut keys = self.some_keys();
+        let line = match self.rng.below(8) {
+            0..3 => format!("RENAME {} {}", keys[0], keys[1]),
+            3 => format!("RENAMENX {} {}", keys[0], keys[1]),
+            4 => format!("COPY {} {}", keys[0], keys[1]),
+            5 => format!("COPY {} {} REPLACE", keys[0], keys[1]),
+            6 => {
+                keys.iter_mut().for_each(|key| *key = format!("{key} {}", self.value()));
+                format!("MSETNX {}", keys.join(" "))
+            }
+            _ if self.rng.chance(1, 2) => format!("BITOP OR {}", keys.join(" ")),
+            _ => format!("LCS {} {} LEN", keys[0], keys[1]),
         };
         words(&line)
     }
@@ -156,7 +191,10 @@ impl Draw {
         self.uses += 1;
         let mut queued = match self.rng.below(4) {
             0 | 1 => self.transfer(),
-            2 => (0..self.rng.between(0, 4)).map(|_| self.command()).collect(),
+            2 => {
+                let drawn = (0..self.rng.between(0, 4)).map(|_| self.command()).collect();
+                without_refused(drawn)
+            }
             _ => vec![all_accounts(self.group)],
         };
         self.uses -= u32::try_from(queued.len()).map_or(0, |len| len.min(self.uses));

@@ -1,6 +1,7 @@
 //! Commands of the bits of a string: the first bit of a byte is its highest.
 
 use kasha_commands::Item;
+use kasha_commands::bit_op::{COMBINED_BYTES_MAX, COMBINES_TOO_MUCH, Combines};
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_wire::operation::Words;
 
@@ -8,9 +9,6 @@ use super::{CommandError, Replied, integer, range};
 use crate::run::Run;
 
 const BITS: usize = u8::BITS as usize;
-
-/// Bytes of all strings that `BITOP` combines: more would hold up everybody else for longer than a turn may (R11.14).
-const COMBINED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The place of a bit. `unit`: a number behind `#` counts in units of so many bits.
 pub(super) fn bit_offset(word: &[u8], unit: Option<usize>) -> Result<usize, CommandError> {
@@ -95,15 +93,6 @@ fn find_bit(string: &[u8], bits: std::ops::Range<usize>, bit: bool) -> Option<us
         }
     }
     None
-}
-
-/// What `BITOP` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Combines {
-    And,
-    Or,
-    Xor,
-    Not,
 }
 
 impl<'a> Run<'_, 'a> {
@@ -197,40 +186,20 @@ impl<'a> Run<'_, 'a> {
 
     pub(super) fn bit_op(&mut self, mut words: Words<'a>) -> Replied {
         let [operation, target] = words.take_array().expect("its arity");
-        let combines = match &operation.to_ascii_uppercase()[..] {
-            b"AND" => Combines::And,
-            b"OR" => Combines::Or,
-            b"XOR" => Combines::Xor,
-            b"NOT" if words.len() == 1 => Combines::Not,
-            b"NOT" => return Err(CommandError::of("ERR BITOP NOT must be called with a single source key.")),
-            _ => return Err(CommandError::SYNTAX),
-        };
+        let combines = Combines::parse(operation, words.len()).map_err(CommandError::of)?;
         let seen: Vec<_> = words.map(|key| self.see(key)).collect();
         let total: usize = seen.iter().map(|seen| self.string(seen).len()).sum();
         if total > COMBINED_BYTES_MAX {
-            return Err(CommandError::of("ERR BITOP combines at most 4 MiB: more would hold up everybody else"));
+            return Err(CommandError::of(COMBINES_TOO_MUCH));
         }
         let strings: Vec<_> = seen.iter().map(|seen| self.string(seen).into_owned()).collect();
-        let len = strings.iter().map(Vec::len).max().unwrap_or(0);
-        let byte = |string: &Vec<u8>, at: usize| string.get(at).copied().unwrap_or(0);
-        let combined: Vec<u8> = (0..len)
-            .map(|at| {
-                let mut bytes = strings.iter().map(|string| byte(string, at));
-                let first = bytes.next().expect("its arity");
-                match combines {
-                    Combines::And => bytes.fold(first, |all, next| all & next),
-                    Combines::Or => bytes.fold(first, |all, next| all | next),
-                    Combines::Xor => bytes.fold(first, |all, next| all ^ next),
-                    Combines::Not => !first,
-                }
-            })
-            .collect();
+        let combined = combines.combine(&strings);
         let seen = self.see(target);
-        match len {
+        match combined.len() {
             0 => self.remove_if_there(target, &seen),
             _ => self.put_made(target, seen, &combined, None),
         }
-        self.reply_number(len);
+        self.reply_number(combined.len());
         Ok(())
     }
 }

@@ -77,17 +77,7 @@ impl<'a> Run<'_, 'a> {
     pub(super) fn copy(&mut self, mut words: Words<'a>) -> Replied {
         let [from, to] = words.take_array().expect("its arity");
         let (source, target) = (self.see(from), self.see(to));
-        let mut replaces = false;
-        while let Some(word) = words.next() {
-            match &word.to_ascii_uppercase()[..] {
-                b"REPLACE" => replaces = true,
-                b"DB" => {
-                    super::integer(words.next().ok_or(CommandError::SYNTAX)?)?;
-                    return Err(CommandError::of("ERR COPY works within one database: Kasha does not know DB"));
-                }
-                _ => return Err(CommandError::SYNTAX),
-            }
-        }
+        let replaces = kasha_commands::copy_replaces(words).map_err(CommandError::of)?;
         if from == to {
             return Err(CommandError::of("ERR source and destination objects are the same"));
         }

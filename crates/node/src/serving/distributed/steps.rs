@@ -155,7 +155,7 @@ impl Serving {
         let body = pending.body();
         let Site { copy, state, core } = site;
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
-        let key = OperationKey::of(&body, shard).filter(|_| body.keeper() == Some(shard));
+        let key = OperationKey::of(&body, shard).filter(|_| body.keeper_of_refusal() == Some(shard));
         let reason = key.and_then(|_| self.distributed.reasons.of(&body)).filter(|_| why == Why::Abort);
         let keep_under = key.filter(|_| reason.is_some());
         if let Some(key) = &keep_under {
