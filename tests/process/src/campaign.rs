@@ -16,6 +16,7 @@ pub mod book;
 pub mod damage;
 pub mod field;
 pub mod judge;
+pub mod lines;
 pub mod lives;
 pub mod load;
 pub mod machine;

@@ -178,7 +178,7 @@ fn verdict(load: &Load, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     };
     save(records.iter().filter(|record| !is_left_out(record)), &history).map_err(broken("no history"))?;
     let transactions = folder.join("transactions.jsonl");
-    load.transactions().save(&transactions, !plan.reads_unjudged).map_err(broken("no history of transactions"))?;
+    load.transactions().lines().save(&transactions, !plan.reads_unjudged).map_err(broken("no history of transactions"))?;
     // Both are asked: what one cannot decide the other may.
     let (porcupine, cycles) = (judge(&history), judge_transactions(&transactions));
     let said = [("porcupine", &porcupine), ("cycles", &cycles)];
