@@ -1,7 +1,7 @@
 //! A connection in the Redis protocol (RESP2), as a driver has it: words go out, replies come back.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// How long a connection may take to be made.
@@ -91,6 +91,14 @@ impl Connection {
     /// If the connection has ended. Any part of the bytes may have been sent.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Lost> {
         Ok(self.stream.write_all(bytes)?)
+    }
+
+    /// Says that no more is sent. Replies still come.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub fn end_side(&mut self) -> Result<(), Lost> {
+        Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
     /// Waits for a reply.
