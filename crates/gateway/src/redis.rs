@@ -180,6 +180,7 @@ impl RedisFront {
             }
             match begun {
                 Begun::Answered(decided) => {
+                    connection.chooses = None;
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
                     if is_answered {
                         send(conn, connection.protocol, scratch, out);
@@ -357,12 +358,13 @@ impl RedisFront {
         if let Some(step) = step {
             return self.on_step(now, conn, (step, expected, is_answered), session, out);
         }
-        if let Expected::Versions { now: seen, later, until } = &expected
-            && multi::note_versions(connection, seen, completion)
+        if let Expected::Versions { now: seen, later, until } = &mut expected
+            && multi::note_versions(connection, seen, completion, later)
             && !later.is_empty()
         {
             let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
-            let Begun::Waits(outstanding) = multi::look(&mut doing, (later.clone(), *until), is_answered) else {
+            let Begun::Waits(outstanding) = multi::look(&mut doing, (std::mem::take(later), *until), is_answered)
+            else {
                 unreachable!("it looks")
             };
             if let Outstanding::Call { call, .. } = outstanding {
@@ -371,9 +373,10 @@ impl RedisFront {
             connection.outstanding = Some(outstanding);
             return;
         }
+        scratch.clear();
+        calls::reply(completion, &expected, &mut ReplyWriter(scratch));
+        connection.on_reply(scratch);
         if is_answered {
-            scratch.clear();
-            calls::reply(completion, &expected, &mut ReplyWriter(scratch));
             send(conn, connection.protocol, scratch, out);
         }
         self.go_on(now, conn, session, out);
@@ -400,6 +403,7 @@ impl RedisFront {
             }
             (Step::Pauses(_), _) => unreachable!("nothing else pauses"),
             (Step::Replies(reply), _) => {
+                connection.on_reply(&reply);
                 if is_answered {
                     send(conn, connection.protocol, &reply, out);
                 }

@@ -201,12 +201,7 @@ pub fn error_of_pairs(words: &[&[u8]], odd: &'static str) -> Option<&'static str
 }
 
 /// A command whose first word is its only key, with its shard.
-pub fn placed(
-    row: &'static Row,
-    words: &[&[u8]],
-    table: TableId,
-    session: &Session,
-) -> Result<Placed, NoCall> {
+pub fn placed(row: &'static Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Placed, NoCall> {
     let configuration = session.configuration().ok_or(NoCall::Table)?;
     let shard = configuration.owner(table, slot_of(words[0])).ok_or(NoCall::Table)?;
     Ok(Placed { shard, table, command: command_of(row, words)? })
@@ -280,6 +275,7 @@ impl Together {
     pub fn check(&mut self, watched: &Watched) {
         let Watched { table, key, version } = watched;
         self.changes = true;
+        self.touched.keys.push((*table, key.clone()));
         self.parts.push(*table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(*version) }));
     }
 
