@@ -148,6 +148,12 @@ impl World {
         self.front.assert_invariants();
     }
 
+    /// The connection is gone.
+    pub(super) fn hang_up(&mut self) {
+        self.front.step(self.now, Input::Closed(CONN), &mut self.effects);
+        self.end_turn();
+    }
+
     pub(super) fn tick(&mut self, millis: u64) {
         self.now = self.now.after(std::time::Duration::from_millis(millis));
         self.front.step(self.now, Input::Tick, &mut self.effects);

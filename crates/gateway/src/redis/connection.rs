@@ -124,6 +124,8 @@ pub struct Connection {
     /// The database that the `EXEC` which is outstanding chooses, if it runs.
     pub chooses: Option<u8>,
     pub blocked: Option<Blocked>,
+    /// Until when it waits for that.
+    pub blocked_until: Tick,
     /// Whether the session has asked which tables there are, since the first request came that waits.
     pub tables: TablesAsked,
     /// Requests that wait for earlier ones.
