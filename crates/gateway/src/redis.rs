@@ -265,28 +265,14 @@ impl RedisFront {
     }
 
     /// The first request of each connection begins anew that waits for this. `refusal`: it does not, and is told this.
-    fn go_on_with(
-        &mut self,
-        now: Tick,
-        by: Blocked,
-        refusal: Option<&str>,
-        session: &mut Session,
-        out: &mut Effects,
-    ) {
+    fn go_on_with(&mut self, now: Tick, by: Blocked, refusal: Option<&str>, session: &mut Session, out: &mut Effects) {
         let waits = |conn: &ConnId| self.connections.get(conn).is_some_and(|known| known.blocked == Some(by));
         let conns: Vec<_> = self.blocked.iter().map(|&(_, conn)| conn).filter(waits).collect();
         conns.into_iter().for_each(|conn| self.begin_anew(now, conn, refusal, session, out));
     }
 
     /// The same of one connection that waits.
-    fn begin_anew(
-        &mut self,
-        now: Tick,
-        conn: ConnId,
-        refusal: Option<&str>,
-        session: &mut Session,
-        out: &mut Effects,
-    ) {
+    fn begin_anew(&mut self, now: Tick, conn: ConnId, refusal: Option<&str>, session: &mut Session, out: &mut Effects) {
         let connection = self.connections.get_mut(&conn).expect("it waits");
         self.blocked.remove(&(connection.blocked_until, conn));
         connection.blocked = None;
