@@ -117,7 +117,8 @@ impl Shards {
 
     /// What the transaction comes to at each shard, perhaps under an operation key.
     fn decide(&mut self, body: &Body<'_>) -> BTreeMap<ShardId, Vec<u8>> {
-        let Some(key) = body.operation_key else { return self.execute(body) };
+        let Some(name) = body.operation_name() else { return self.execute(body) };
+        let key = &[name.first_key, b" ", name.operation_key].concat()[..];
         if let Some((run, fingerprint, kept)) = self.kept.get(key) {
             let participants = body.participants().expect("of several shards").iter();
             let repeated = |shard: ShardId| match *fingerprint == body.fingerprint() {
@@ -497,6 +498,10 @@ fn r4_9_what_moved_under_a_key_moves_once_and_is_told_again() {
         play.shards.held = held;
     }
     assert!(play.told(&format!("KASHA.ONCE 1 RENAME {a} {d}")).starts_with("-MISMATCH "));
+    assert!(
+        play.shards.kept.contains_key(format!("{a} 1").as_bytes())
+            && play.shards.kept.contains_key(format!("{b} 3").as_bytes())
+    );
 }
 
 #[test]

@@ -22,12 +22,13 @@ use super::unknown::Key;
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
-/// An operation key, its time to live in milliseconds, and what it stands for.
+/// An operation key, its time to live in milliseconds, what it stands for, and whether a refusal is kept under it.
 #[derive(Clone, Copy)]
 pub struct OperationKey<'k> {
     pub key: &'k [u8],
     pub millis: u64,
-    pub said: Said,
+    pub fingerprint: u64,
+    pub keeps_refusal: bool,
 }
 
 /// The reply to a request whose operation key stands for another one.
@@ -236,6 +237,8 @@ pub struct Together {
     shards: BTreeSet<ShardId>,
     changes: bool,
     keys: Vec<Key>,
+    /// So many parts are demands, which come first.
+    checks: u16,
 }
 
 impl Together {
@@ -263,7 +266,7 @@ impl Together {
     /// A demand on a watched key.
     pub fn check(&mut self, watched: &Watched) {
         let Watched { table, key, version } = watched;
-        self.changes = true;
+        (self.changes, self.checks) = (true, self.checks + 1);
         self.parts.push(*table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(*version) }));
     }
 
@@ -278,6 +281,14 @@ impl Together {
 
     pub fn into_merges(self) -> Vec<Merge> {
         self.merges
+    }
+
+    /// The operation key belongs to the first key of the first command, if there is one: not to what is demanded, which may be another thing the next
+    /// time.
+    fn said(&self, once: &OperationKey<'_>) -> Said {
+        let OperationKey { fingerprint, keeps_refusal, .. } = *once;
+        let has_commands = self.parts.count() > u32::from(self.checks);
+        Said { fingerprint, keeps_refusal, first_part: if has_commands { self.checks } else { 0 } }
     }
 
     /// Makes the call. One command that only reads keys of one shard is a query. Several of them are a transaction, as what changes something: a
@@ -296,7 +307,8 @@ impl Together {
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
-                let (operation_key, said) = (once.map(|once| (once.key, once.millis)), once.map(|once| once.said));
+                let (operation_key, said) =
+                    (once.map(|once| (once.key, once.millis)), once.map(|once| self.said(&once)));
                 let options = CallOptions { deadline, operation_key, said, cancel_on_deadline: true, again };
                 session.update_encoded(now, table, &operation?, &options, out)
             }
@@ -425,7 +437,7 @@ fn moved<'r>(command: Name, replies: &[&'r [u8]]) -> Item<'r> {
         (Name::Rename, ..) => Item::Ok,
         (Name::BitOp, _, Some(len @ Item::Number(_))) => len,
         (Name::BitOp, ..) => Item::Error(COMBINES_TOO_MUCH),
-        (Name::RenameNx, _, second) => number(second == Some(Item::Ok)),
+        (Name::RenameNx | Name::Copy, _, second) => number(second == Some(Item::Ok)),
         (_, first, _) => number(first == Some(Item::Ok)),
     }
 }

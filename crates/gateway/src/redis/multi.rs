@@ -6,9 +6,9 @@ use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, Tick, slot_of};
+use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
-use kasha_wire::{Outcome, Said};
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
@@ -152,8 +152,8 @@ pub(super) fn execute(
     };
     let watched = demands(connection);
     let once = once.map(|(key, millis)| {
-        let said = Said { fingerprint: fingerprint(connection, &said), keeps_refusal: watched.is_empty() };
-        OperationKey { key, millis, said }
+        let (fingerprint, keeps_refusal) = (fingerprint(connection, &said), watched.is_empty());
+        OperationKey { key, millis, fingerprint, keeps_refusal }
     });
     let mut together = Together::default();
     watched.iter().for_each(|watched| together.check(watched));

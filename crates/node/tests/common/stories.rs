@@ -72,7 +72,7 @@ pub fn a_witness_keeps_one_of_two_under_one_operation_key() {
 }
 
 fn said(mut body: Vec<u8>, fingerprint: u64) -> Vec<u8> {
-    Body::say(&mut body, Said { fingerprint, keeps_refusal: false });
+    Body::say(&mut body, Said { fingerprint, keeps_refusal: false, first_part: 0 });
     body
 }
 
