@@ -98,6 +98,40 @@ func TestPlantedAnomalies(t *testing.T) {
 	}
 }
 
+// Programs of Redis are told no versions: the order of values comes from those who read one and replaced it.
+func TestHistoriesOfRedis(t *testing.T) {
+	first := txn(0, 1, writes("x", "a", 0), appends("l", "1"))
+	loop := func(call int64, from, to string) Txn {
+		return txn(call, call+1, sees("x", from, 0), writes("x", to, 0))
+	}
+	half := ended(unknown, txn(2, 0, writes("x", "u", 0), appends("l", "2")))
+	cases := []struct {
+		name, says string
+		good, bad  []Txn
+	}{
+		{"WATCH is blind", "G",
+			[]Txn{first, loop(2, "a", "b"), loop(4, "b", "c")}, []Txn{first, loop(2, "a", "b"), loop(4, "a", "c")}},
+		{"EXEC is lost", "real time",
+			[]Txn{first, loop(2, "a", "b"), txn(4, 5, sees("x", "b", 0))}, []Txn{first, loop(2, "a", "b"), txn(4, 5, sees("x", "a", 0))}},
+		{"EXEC without a reply is seen by half", "G-single",
+			[]Txn{first, half, txn(4, 5, reads("l", "1", "2"), sees("x", "u", 0))},
+			[]Txn{first, half, loop(0, "a", "b"), txn(4, 5, reads("l", "1", "2"), sees("x", "a", 0))}},
+		{"a refused EXEC is seen", "G1a",
+			[]Txn{first, ended(notExecuted, loop(2, "a", "b")), txn(4, 5, sees("x", "a", 0))},
+			[]Txn{first, ended(notExecuted, loop(2, "a", "b")), txn(4, 5, sees("x", "b", 0))}},
+		{"APPEND is doubled", "twice",
+			[]Txn{first, txn(2, 3, reads("l", "1"))}, []Txn{first, txn(2, 3, reads("l", "1", "1"))}},
+	}
+	for _, c := range cases {
+		if said := judge(c.good); len(said) > 0 {
+			t.Errorf("%s: the good one: %v", c.name, said)
+		}
+		if said := strings.Join(judge(c.bad), "\n"); !strings.Contains(said, c.says) {
+			t.Errorf("%s: %q does not say %q", c.name, said, c.says)
+		}
+	}
+}
+
 func TestWhatIsAllowed(t *testing.T) {
 	cases := map[string][]Txn{
 		"unknown, and never seen": {ended(unknown, txn(0, 0, appends("x", "1"))), txn(2, 3, reads("x"))},

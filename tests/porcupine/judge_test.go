@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -161,6 +162,79 @@ func TestGoodAndBadHistories(t *testing.T) {
 			}
 			if drawn, err := os.Stat(html); err != nil || drawn.Size() == 0 {
 				t.Errorf("nothing is drawn: %v", err)
+			}
+		})
+	}
+}
+
+// What programs of Redis were told has no versions. Again each bad history is a good one with one answer changed.
+func TestHistoriesOfRedis(t *testing.T) {
+	line := func(call, returned int, op, key, rest string) string {
+		outcome := "executed"
+		if returned == 0 {
+			outcome = "unknown"
+		}
+		return fmt.Sprintf(`{"client":1,"model":"redis","key":"%s","op":"%s","call":%d,"return":%d,"outcome":"%s",%s}`,
+			key, op, call, returned, outcome, rest)
+	}
+	put := func(call int, value string) string {
+		return line(call, call+1, "put", "r", `"got":"done","value":"`+value+`"`)
+	}
+	get := func(call int, text string) string {
+		return line(call, call+1, "get", "r", `"got":"found","text":"`+text+`"`)
+	}
+	incr := func(call, sum int) string {
+		return line(call, call+1, "increment", "c", fmt.Sprintf(`"got":"done","delta":1,"sum":%d`, sum))
+	}
+	count := func(call, number int) string {
+		return line(call, call+1, "get", "c", fmt.Sprintf(`"got":"found","text":"%d"`, number))
+	}
+	absent := line(9, 10, "get", "r", `"got":"absent"`)
+	unknownPut := line(3, 0, "put", "r", `"value":"u"`)
+	unknownIncr := line(3, 0, "increment", "c", `"delta":1`)
+	refused := strings.Replace(put(3, "n"), `"executed"`, `"not-executed"`, 1)
+	cases := []struct {
+		name      string
+		good, bad string
+		before    []string
+	}{
+		{"a read is stale", get(9, "b"), get(9, "a"), []string{put(1, "a"), put(3, "b")}},
+		{"a write is lost", get(9, "a"), absent, []string{put(1, "a")}},
+		{"an unknown write is read, and not unread again", get(9, "u"), get(9, "a"), []string{put(1, "a"), unknownPut, get(5, "u")}},
+		{"an unknown write happens late, and once", get(9, "u"), get(9, "x"), []string{put(1, "a"), unknownPut, get(5, "a")}},
+		{"what was refused is read", get(9, "a"), get(9, "n"), []string{put(1, "a"), refused}},
+		{"a replaced value is told",
+			line(5, 6, "put", "r", `"got":"done","value":"c","was":"found","old_text":"b"`),
+			line(5, 6, "put", "r", `"got":"done","value":"c","was":"found","old_text":"a"`), []string{put(1, "a"), put(3, "b")}},
+		{"no value was replaced",
+			line(1, 2, "put", "r", `"got":"done","value":"c","was":"absent"`),
+			line(5, 6, "put", "r", `"got":"done","value":"c","was":"absent"`), []string{put(3, "b")}},
+		{"a key is put where there is one",
+			line(5, 6, "put", "r", `"if":"absent","got":"failed","value":"c"`),
+			line(5, 6, "put", "r", `"if":"absent","got":"done","value":"c"`), []string{put(1, "a")}},
+		{"a key is not put where there is none",
+			line(1, 2, "put", "r", `"if":"absent","got":"done","value":"c"`),
+			line(1, 2, "put", "r", `"if":"absent","got":"failed","value":"c"`), []string{put(3, "a")}},
+		{"a delete deletes",
+			line(5, 6, "delete", "r", `"got":"done"`), line(5, 6, "delete", "r", `"got":"absent"`), []string{put(1, "a")}},
+		{"a deleted value is told",
+			line(5, 6, "delete", "r", `"got":"found","text":"a"`), line(5, 6, "delete", "r", `"got":"found","text":"b"`),
+			[]string{put(1, "a"), absent}},
+		{"what was deleted is read", absent, get(9, "a"), []string{put(1, "a"), line(5, 6, "delete", "r", `"got":"done"`)}},
+		{"a count is lost", incr(9, 2), incr(9, 1), []string{incr(1, 1)}},
+		{"a count is doubled", incr(9, 2), incr(9, 3), []string{incr(1, 1)}},
+		{"a repeated count counts twice", count(9, 2), count(9, 3), []string{incr(1, 1), unknownIncr}},
+		{"an unknown count stays", count(9, 2), count(9, 1), []string{incr(1, 1), unknownIncr, count(5, 2)}},
+		{"a read without an answer says nothing", count(9, 1), count(9, 2), []string{incr(1, 1), line(3, 0, "get", "c", `"text":"7"`)}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := strings.Join(c.before, "\n") + "\n"
+			if code, said := verdict(t, "", before+c.good); code != codeLinearizable {
+				t.Errorf("the good one: %d\n%s", code, said)
+			}
+			if code, said := verdict(t, "", before+c.bad); code != codeViolated {
+				t.Errorf("the bad one: %d\n%s", code, said)
 			}
 		})
 	}

@@ -235,11 +235,7 @@ func stepCounter(s state, r Record) (bool, state) {
 }
 
 func stepIncrement(s state, r Record, isTold bool) (bool, state) {
-	var sum int64
-	if s.present {
-		fmt.Sscan(s.text, &sum)
-	}
-	sum += r.Delta
+	sum := s.number() + r.Delta
 	if isTold && (r.Got != "done" || r.Sum != sum) {
 		return false, s
 	}
@@ -276,8 +272,61 @@ func stepOnce(s state, r Record, isTold bool) (bool, state) {
 	return true, s.withDones(append(list, d))
 }
 
+// stepRedis is a key of the Redis protocol, in which nobody is told a version.
+func stepRedis(s state, r Record) (bool, state) {
+	isTold := r.Outcome == executed
+	switch r.Op {
+	case "get":
+		return s.present == (r.Got == "found") && s.text == r.Text, s
+	case "put":
+		if r.If == "absent" && s.present {
+			return !isTold || r.Got == "failed", s
+		}
+		if isTold && (r.Got != "done" || !s.was(r)) {
+			return false, s
+		}
+		s.present, s.text = true, r.Value
+		return true, s
+	case "delete":
+		if isTold && (s.present == (r.Got == "absent") || r.Got == "found" && s.text != r.Text) {
+			return false, s
+		}
+		s.present, s.text = false, ""
+		return true, s
+	case "increment":
+		sum := s.number() + r.Delta
+		if isTold && (r.Got != "done" || r.Sum != sum) {
+			return false, s
+		}
+		s.present, s.text = true, fmt.Sprint(sum)
+		return true, s
+	}
+	panic("a key of Redis has no operation " + r.Op)
+}
+
+// was says whether the replaced value is what the caller of a put was told of it.
+func (s state) was(r Record) bool {
+	switch r.Was {
+	case "absent":
+		return !s.present
+	case "found":
+		return s.present && s.text == r.OldText
+	}
+	return true
+}
+
+func (s state) number() int64 {
+	var number int64
+	if s.present {
+		fmt.Sscan(s.text, &number)
+	}
+	return number
+}
+
 func model(name string) (porcupine.Model, error) {
-	steps := map[string]func(state, Record) (bool, state){"register": stepRegister, "counter": stepCounter}
+	steps := map[string]func(state, Record) (bool, state){
+		"register": stepRegister, "counter": stepCounter, "redis": stepRedis, "redis-counter": stepRedis,
+	}
 	step, isKnown := steps[name]
 	if !isKnown {
 		return porcupine.Model{}, fmt.Errorf("there is no model %q", name)

@@ -3,7 +3,13 @@
 use crate::{Item, ReplyWriter};
 
 /// Products of the two lengths up to here are compared: more would hold up everybody else for longer than a turn may (R11.14).
-const CELLS_MAX: usize = 1024 * 1024;
+pub const LCS_CELLS_MAX: usize = 1024 * 1024;
+
+/// How many places of two strings are compared.
+#[must_use]
+pub fn lcs_cells(first: &[u8], second: &[u8]) -> usize {
+    (first.len() + 1).saturating_mul(second.len() + 1)
+}
 
 /// A number as Redis reads one from a word.
 pub(crate) fn integer(word: &[u8]) -> Option<i64> {
@@ -58,7 +64,7 @@ impl LikenessOptions {
     /// # Panics
     /// Never: what is compared is short.
     pub fn reply(self, [first, second]: [&[u8]; 2], mut out: ReplyWriter<'_>) {
-        if (first.len() + 1).saturating_mul(second.len() + 1) > CELLS_MAX {
+        if lcs_cells(first, second) > LCS_CELLS_MAX {
             return out
                 .item(Item::Error("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"));
         }

@@ -240,7 +240,15 @@ impl Row {
                 | Command::ExpireTime
                 | Command::PExpireTime
                 | Command::GetBit
+                | Command::FlushDb
         )
+    }
+
+    /// Whether a shard executes it on all keys of a table, and not on some that it names (R10.15). As a part it has one word: a key of the shard, by
+    /// which it is sent there.
+    #[must_use]
+    pub const fn is_of_table(&self) -> bool {
+        self.keys.is_empty() && self.class.number().is_some()
     }
 
     /// All categories of the command: what reads, writes or is for operators is in a category by its flags, and what is not fast is slow.

@@ -228,7 +228,7 @@ Server {
     DbSize "dbsize" composed 1 "1.0.0" [READONLY FAST] [KEYSPACE] [] ["request_policy:all_shards" "response_policy:agg_sum"] "How many keys there are";
     FlushAll "flushall" composed -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
         ["request_policy:all_shards" "response_policy:all_succeeded"] "Deletes all keys of all databases";
-    FlushDb "flushdb" composed -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
+    FlushDb "flushdb" changes(30) -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
         ["request_policy:all_shards" "response_policy:all_succeeded"] "Deletes all keys of the database";
     Info "info" local -1 "1.0.0" [LOADING STALE] [DANGEROUS] []
         ["nondeterministic_output" "request_policy:all_shards" "response_policy:special"] "What the server says of itself";

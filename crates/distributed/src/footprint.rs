@@ -1,8 +1,11 @@
 //! What an operation touches at a shard.
 
+use std::collections::BTreeMap;
+
 use kasha_types::KeyHash;
 
-/// The keys that an operation touches at a shard. Equal hashes of other keys only make it wait for more.
+/// The keys that an operation touches at a shard, [`KeyHash::EVERYTHING`] among them if it touches whatever is there. Equal hashes of other
+/// keys only make it wait for more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Read and not written.
@@ -55,6 +58,24 @@ impl Footprint {
     pub(crate) fn keys(&self) -> impl Iterator<Item = (KeyHash, Access)> + '_ {
         let reads = self.reads.iter().map(|&key| (key, Access::Read));
         reads.chain(self.writes.iter().map(|&key| (key, Access::Write)))
+    }
+
+    /// How it touches everything, if it does: no hash is greater.
+    fn access_to_everything(&self) -> Option<Access> {
+        let has = |keys: &[KeyHash]| keys.last() == Some(&KeyHash::EVERYTHING);
+        if has(&self.writes) { Some(Access::Write) } else { has(&self.reads).then_some(Access::Read) }
+    }
+
+    /// What is known of its keys, by the hash of a key, and how it touches each: of all keys, if it touches everything, and else also what is
+    /// known of those that do. The same one may come twice.
+    pub(crate) fn met<'a, K>(&'a self, known: &'a BTreeMap<KeyHash, K>) -> impl Iterator<Item = (&'a K, Access)> + 'a {
+        let own = self.keys().filter_map(|(key, access)| Some((known.get(&key)?, access)));
+        let everything = self.access_to_everything();
+        let all = everything.into_iter().flat_map(|access| known.values().map(move |known| (known, access)));
+        let strongest = if self.only_reads() { Access::Read } else { Access::Write };
+        let touches_some = !(self.reads.is_empty() && self.writes.is_empty());
+        let others = known.last_key_value().filter(|(key, _)| **key == KeyHash::EVERYTHING && touches_some);
+        own.chain(all).chain(others.filter(|_| everything.is_none()).map(|(_, known)| (known, strongest)))
     }
 
     /// Whether every key of the other is in this one.

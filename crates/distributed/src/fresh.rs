@@ -38,9 +38,8 @@ impl Fresh {
 
     /// Whether this conflicts with one of them.
     pub fn overlaps(&self, footprint: &Footprint) -> bool {
-        let conflicts =
-            |(key, access)| self.keys.get(&key).is_some_and(|touched| touched.written > 0 || access == Access::Write);
-        !self.keys.is_empty() && footprint.keys().any(conflicts)
+        let conflicts = |(touched, access): (&Touched, Access)| touched.written > 0 || access == Access::Write;
+        !self.keys.is_empty() && footprint.met(&self.keys).any(conflicts)
     }
 
     pub fn is_empty(&self) -> bool {

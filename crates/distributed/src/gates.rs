@@ -93,8 +93,7 @@ impl Gates {
     /// What an operation with this footprint must wait for.
     pub fn inherited(&self, footprint: &Footprint) -> Unsettled {
         let mut gate = Unsettled::new();
-        for (key, access) in footprint.keys() {
-            let Some(known) = self.keys.get(&key) else { continue };
+        for (known, access) in footprint.met(&self.keys) {
             gate.extend(&known.written_under);
             if access == Access::Write && !planted::is_on(Bug::AntiDependencyUngated) {
                 gate.extend(&known.read_under);

@@ -78,48 +78,43 @@ impl Pending {
 
     /// Something that is pending and conflicts with this.
     pub fn in_the_way(&self, footprint: &Footprint) -> Option<RpcId> {
-        let first = |(key, access)| self.keys.get(&key)?.first_against(access, None);
-        footprint.keys().find_map(first).map(|(_, rpc)| rpc)
+        footprint.met(&self.keys).find_map(|(key, access)| key.first_against(access, None)).map(|(_, rpc)| rpc)
     }
 
     /// Something that holds a lock which conflicts with this.
     pub fn locked_by(&self, footprint: &Footprint) -> Option<RpcId> {
-        footprint.keys().find_map(|(key, access)| {
-            let locks = &self.keys.get(&key)?.locks;
-            locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc)
-        })
+        footprint
+            .met(&self.keys)
+            .find_map(|(key, access)| key.locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc))
     }
 
     /// Whether everything else that conflicts with this has a later place.
     pub fn is_first(&self, place: Place, footprint: &Footprint) -> bool {
-        let mut others =
-            footprint.keys().filter_map(|(key, access)| self.keys.get(&key)?.first_against(access, Some(place.1)));
+        let mut others = footprint.met(&self.keys).filter_map(|(key, access)| key.first_against(access, Some(place.1)));
         others.all(|other| other > place)
     }
 
     /// What may be the first now that a transaction with this footprint has left this place: of each key the first writer behind
     /// the place, and the readers between the two if the transaction was a writer. What stands before the place did not wait for it.
     pub fn next_in_line<'a>(&'a self, left: Place, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
-        footprint.keys().filter_map(|(key, access)| Some((self.keys.get(&key)?, access))).flat_map(
-            move |(key, access)| {
-                let writer = key.writers.first().copied();
-                let is_behind = writer.is_none_or(|writer| writer > left);
-                let end = writer.map_or(Bound::Unbounded, Bound::Excluded);
-                let frees_readers = is_behind && access == Access::Write;
-                let readers = frees_readers.then(|| key.readers.range((Bound::Excluded(left), end)));
-                let writer = writer.filter(|_| is_behind);
-                writer.into_iter().chain(readers.into_iter().flatten().copied()).map(|(_, rpc)| rpc)
-            },
-        )
+        footprint.met(&self.keys).flat_map(move |(key, access)| {
+            let writer = key.writers.first().copied();
+            let is_behind = writer.is_none_or(|writer| writer > left);
+            let end = writer.map_or(Bound::Unbounded, Bound::Excluded);
+            let frees_readers = is_behind && access == Access::Write;
+            let readers = frees_readers.then(|| key.readers.range((Bound::Excluded(left), end)));
+            let writer = writer.filter(|_| is_behind);
+            writer.into_iter().chain(readers.into_iter().flatten().copied()).map(|(_, rpc)| rpc)
+        })
     }
 
     /// Everything that conflicts with this.
     pub fn all_in_the_way(&self, footprint: &Footprint) -> BTreeSet<RpcId> {
-        let against = |(key, access)| {
-            let key = self.keys.get(&key)?;
-            Some(key.writers.iter().chain(key.readers.iter().filter(move |_| access == Access::Write)))
+        let against = |(key, access): (&'_ Key, Access)| -> Vec<RpcId> {
+            let readers = key.readers.iter().filter(|_| access == Access::Write);
+            key.writers.iter().chain(readers).map(|&(_, rpc)| rpc).collect()
         };
-        footprint.keys().filter_map(against).flatten().map(|&(_, rpc)| rpc).collect()
+        footprint.met(&self.keys).flat_map(against).collect()
     }
 
     /// Everything that writes something. `None`: there are more than `most`.

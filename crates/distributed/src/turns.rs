@@ -142,24 +142,23 @@ impl Turns {
         if self.waiters.is_empty() || planted::is_on(Bug::YoungGoesFirst) {
             return None;
         }
-        footprint.keys().filter_map(|key| self.elder_at(key, age, &is_it)).min()
+        footprint.met(&self.keys).filter_map(|met| self.elder_at(met, age, &is_it)).min()
     }
 
     fn elder_at(
         &self,
-        (key, access): (KeyHash, Access),
+        (ages, access): (&BTreeMap<Age, Access>, Access),
         age: Option<Age>,
         is_it: impl Fn(&Waiter) -> bool,
     ) -> Option<Age> {
-        let ages = self.keys.get(&key)?.iter();
-        let elders = ages.take_while(|(other, _)| age.is_none_or(|own| **other < own));
+        let elders = ages.iter().take_while(|(other, _)| age.is_none_or(|own| **other < own));
         let mut in_the_way = elders.filter(|(_, other)| access.conflicts(**other));
         in_the_way.find(|(other, _)| is_it(&self.waiters[other])).map(|(&other, _)| other)
     }
 
     fn has_elder(&self, age: Age, footprint: &Footprint) -> bool {
         !planted::is_on(Bug::YoungGoesFirst)
-            && footprint.keys().any(|key| self.elder_at(key, Some(age), |_| true).is_some())
+            && footprint.met(&self.keys).any(|met| self.elder_at(met, Some(age), |_| true).is_some())
     }
 
     /// It has lost, and waits for its turn from now on; also if it had a turn before. False: there is no room for it.

@@ -15,6 +15,7 @@
 mod calls;
 mod connection;
 mod doing;
+mod flush;
 mod gathered;
 mod info;
 mod local;
@@ -42,13 +43,13 @@ use kasha_wire::requests::Request;
 use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
 use crate::resp::{self, Protocol};
 use calls::Expected;
-use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
+use connection::{Blocked, Connection, Hearing, Outstanding, TablesAsked, Waiting};
 use doing::{Begun, Doing, row_of};
 use gathered::{Batch, Gathered, Share};
 use moving::{Going, Next as Step};
 pub use options::RedisOptions;
 use tables::{Found, Tables};
-use unknown::{Key, Unknown};
+use unknown::{Key, Touched, Unknown};
 use whole::{Asking, Next};
 
 /// The reply to a request that waited for one whose outcome is not known (R10.18), or for a table.
@@ -62,6 +63,8 @@ enum Owner {
     Batch(Batch),
     /// It is for the table of this database.
     Table(u8),
+    /// It tells which tables there are, for the first request of a connection.
+    Tables(ConnId),
 }
 
 /// The front.
@@ -135,9 +138,8 @@ impl RedisFront {
     /// Whether nothing is outstanding.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.gathered.is_empty()
-            && self.paused.is_empty()
-            && self.calls.values().all(|owner| matches!(owner, Owner::Table(_)))
+        let is_no_command = |owner: &Owner| matches!(owner, Owner::Table(_) | Owner::Tables(_));
+        self.gathered.is_empty() && self.paused.is_empty() && self.calls.values().all(is_no_command)
     }
 
     fn connection(&mut self, from: ConnId) -> &mut Connection {
@@ -172,7 +174,11 @@ impl RedisFront {
         {
             scratch.clear();
             let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
-            match doing.begin((conn, connection), &request) {
+            let begun = doing.begin((conn, connection), &request);
+            if !matches!(begun, Begun::Blocked(_)) {
+                connection.tables = TablesAsked::No;
+            }
+            match begun {
                 Begun::Answered(decided) => {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
                     if is_answered {
@@ -207,6 +213,11 @@ impl RedisFront {
                         && let Some(call) = tables.look_for(now, database, session, out)
                     {
                         calls.insert(call, Owner::Table(database));
+                    }
+                    if by == Blocked::Tables {
+                        let call = session.refresh(now, out);
+                        connection.tables = TablesAsked::Asks(call);
+                        calls.insert(call, Owner::Tables(conn));
                     }
                 }
             }
@@ -263,6 +274,7 @@ impl RedisFront {
                     send(conn, connection.protocol, &self.scratch, out);
                 }
                 connection.refused_before_it_began(&request);
+                connection.tables = TablesAsked::No;
             }
             self.go_on(now, conn, session, out);
         }
@@ -290,14 +302,24 @@ impl RedisFront {
                     self.go_on_with(now, waits, refusal, session, out);
                 }
             },
+            Some(Owner::Tables(of)) => {
+                let is_heard = matches!(completion, Completion::Refreshed);
+                let asks = |connection: &Connection| connection.tables == TablesAsked::Asks(call);
+                let Some(connection) = self.connections.get_mut(&of).filter(|connection| asks(connection)) else {
+                    return; // nobody waits for it any more
+                };
+                connection.tables = if is_heard { TablesAsked::Answered } else { TablesAsked::No };
+                let waits = |conn, connection: &Connection| conn == of && connection.blocked == Some(Blocked::Tables);
+                self.go_on_with(now, waits, (!is_heard).then_some(TRY_AGAIN), session, out);
+            }
             Some(Owner::Connection(conn)) => self.on_answered(now, (conn, call), completion, session, out),
             Some(Owner::Batch(batch)) => {
-                if matches!(completion, Completion::Unknown(_)) {
-                    // R10.18: it ends later, and is named then.
+                if matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none() {
+                    // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
                     let (conns, keys) = self.told_unknown(&batch);
                     let closed = conns.iter().filter(|_| planted::is_on(Bug::ClosedWhenUnknown));
                     closed.for_each(|&conn| out.push(Effect::Disconnect(Endpoint::Conn(conn))));
-                    self.unknown.note(call, conns, keys);
+                    self.unknown.note(call, conns, keys.into());
                 }
                 self.on_batch(now, batch, completion, session, out);
             }
@@ -315,17 +337,17 @@ impl RedisFront {
         let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
-        let Some(Outstanding::Call { mut expected, is_answered, keys, .. }) = connection.outstanding.take() else {
+        let Some(Outstanding::Call { mut expected, is_answered, touched, .. }) = connection.outstanding.take() else {
             unreachable!("its call")
         };
-        if matches!(completion, Completion::Unknown(_)) {
-            // R10.18: it ends later, and is named then.
-            unknown.note(call, vec![conn], keys);
+        if matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none() {
+            // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
+            unknown.note(call, vec![conn], touched);
         }
         let step = match &mut expected {
             Expected::Pages(table, whole) => {
                 Some(match whole.next(completion, &mut Asking { now, table: *table, session, out }) {
-                    Next::Asks(call) => Step::Asks(call, Vec::new()),
+                    Next::Asks(call) => Step::Asks(call, Touched::default()),
                     Next::Replies(reply) => Step::Replies(reply),
                 })
             }
@@ -368,9 +390,9 @@ impl RedisFront {
     ) {
         let connection = self.connections.get_mut(&conn).expect("who is gone has no calls");
         match (step, expected) {
-            (Step::Asks(call, keys), expected) => {
+            (Step::Asks(call, touched), expected) => {
                 self.calls.insert(call, Owner::Connection(conn));
-                connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, keys });
+                connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, touched });
             }
             (Step::Pauses(until), Expected::Moving(moving)) => {
                 self.paused.insert((until, conn));
@@ -637,7 +659,7 @@ impl Front<Session> for RedisFront {
         assert_eq!((calls, self.paused.len()), (waiting, pausing), "a call and a pause have their connection");
         let of_batches = self.calls.values().filter_map(|owner| match owner {
             Owner::Batch(batch) => Some(&batch.shares),
-            Owner::Connection(_) | Owner::Table(_) => None,
+            Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) => None,
         });
         let mut told: Vec<_> = of_batches.flatten().map(|share| (share.conn, share.commands)).collect();
         told.extend(self.gathered.shares().map(|share| (share.conn, share.commands)));

@@ -1,5 +1,6 @@
 //! All integration tests of this crate, as one program.
 
+mod flush;
 mod hostile;
 mod moving;
 mod once;

@@ -23,6 +23,9 @@ struct Held {
     ends: u64,
 }
 
+/// Who was first under an operation key, its fingerprint, and what each shard has told.
+type Kept = (RpcId, u64, BTreeMap<ShardId, Vec<u8>>);
+
 /// The two shards, as one.
 #[derive(Default)]
 struct Shards {
@@ -31,7 +34,7 @@ struct Shards {
     /// What each transaction came to, at each shard.
     told: BTreeMap<RpcId, BTreeMap<ShardId, Vec<u8>>>,
     /// What is kept under operation keys: the request that ran, what it stands for, and the results.
-    kept: BTreeMap<Vec<u8>, (RpcId, u64, BTreeMap<ShardId, Vec<u8>>)>,
+    kept: BTreeMap<Vec<u8>, Kept>,
     /// So many answers to transactions are lost.
     lost: u32,
     /// Before so many transactions somebody else changes this key.
@@ -420,8 +423,13 @@ fn in_multi_what_was_changed_before_is_not_moved() {
     let mut play = Play::new();
     let told = play.exec(&[&format!("APPEND {a} x"), &format!("RENAME {a} {b}")]);
     assert!(told.starts_with("-ERR 'rename' has keys of several shards") && told.contains("(K0301)"), "{told}");
-    assert!(play.shards.told.is_empty());
+    assert!(play.shards.held.is_empty());
     assert_eq!(play.told("EXEC"), "-ERR EXEC without MULTI\r\n");
+    let told = play.exec(&["FLUSHDB", &format!("RENAME {a} {b}")]);
+    assert!(told.starts_with("-ERR 'rename' has keys of several shards"), "{told}");
+    // What changes nothing is no change.
+    let told = play.exec(&["FLUSHDB nonsense", &format!("RENAME {a} {b}")]);
+    assert!(told.contains("-ERR syntax error\r\n-ERR no such key\r\n"), "{told}");
     // What it overwrites is another matter.
     play.shards.put(c.as_bytes(), b"v", 0);
     let told = play.exec(&[&format!("SET {b} x"), &format!("RENAME {c} {b}")]);

@@ -5,7 +5,8 @@ use kasha_types::ClusterTime;
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::hot::{AnswerView, ReadAnswerView, ReadView, RequestView};
-use kasha_wire::{Body, Kind, Level, OutcomeCode, Update};
+use kasha_wire::hot::{Refused, encode_small};
+use kasha_wire::{Body, Kind, Level, OutcomeCode, Refusal, Update};
 
 use super::pages::World;
 use super::redis::told;
@@ -14,13 +15,13 @@ use super::redis::told;
 const NOW: ClusterTime = ClusterTime(1_000);
 
 /// An update that was sent.
-struct Sent {
+pub(super) struct Sent {
     to: Endpoint,
-    payload: Vec<u8>,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Sent {
-    fn body(&self) -> Body<'_> {
+    pub(super) fn body(&self) -> Body<'_> {
         let view = RequestView::decode(&self.payload).expect("a request");
         Body::decode(view.body).expect("a body")
     }
@@ -33,7 +34,7 @@ impl Sent {
 }
 
 impl World {
-    fn updates(&mut self) -> Vec<Sent> {
+    pub(super) fn updates(&mut self) -> Vec<Sent> {
         let requests = self.sent.drain(..).filter(|(_, frame)| frame[12] == Kind::Request as u8);
         requests.map(|(to, frame)| Sent { to, payload: frame[FRAME_HEADER_BYTES..].to_vec() }).collect()
     }
@@ -65,7 +66,16 @@ impl World {
         assert_eq!(self.said, "+OK\r\n+PONG\r\n");
     }
 
-    fn answer(&mut self, update: &Sent, result: &[u8]) {
+    fn refuse(&mut self, update: &Sent, why: Refusal) {
+        let view = RequestView::decode(&update.payload).expect("a request");
+        let (rpc, envelope) = (update.body().head.rpc, view.envelope);
+        let (epoch, attempt, shard) = (envelope.epoch, envelope.attempt, envelope.shard);
+        let mut frame = Vec::new();
+        encode_small(Kind::Refuse, &Refused { rpc, attempt, epoch, shard, why }, &mut frame);
+        self.frame(update.to, Kind::Refuse, &frame);
+    }
+
+    pub(super) fn answer(&mut self, update: &Sent, result: &[u8]) {
         let view = RequestView::decode(&update.payload).expect("a request");
         let (rpc, envelope) = (update.body().head.rpc, view.envelope);
         let (epoch, attempt, shard) = (envelope.epoch, envelope.attempt, envelope.shard);
@@ -259,4 +269,31 @@ fn r10_6_exec_of_reads_is_one_transaction() {
     let sent = world.update(&["EXEC"]);
     let Update::Transaction { parts } = sent.body().update else { panic!("{:?}", sent.body().update) };
     assert_eq!(parts.count(), 2);
+}
+
+/// Found by two reviews: such an outcome is never named, and its keys were refused for ever.
+#[test]
+fn r10_18_what_nobody_will_ever_know_is_in_nobodys_way() {
+    let mut world = world();
+    let set = world.update(&["INCR", "visits"]);
+    world.refuse(&set, Refusal::LeaseExpired);
+    assert!(world.said.starts_with("-UNKNOWN ") && world.said.ends_with("+PONG\r\n"), "{}", world.said);
+    world.ask(&["INCR", "visits"]);
+    for _ in 0..25 {
+        world.tick(100);
+    }
+    assert!(!world.said.starts_with("-TRYAGAIN it waited for what others do not answer"), "{}", world.said);
+}
+
+/// More could not be checked, and each is kept.
+#[test]
+fn r10_7_so_many_keys_are_watched_and_no_more() {
+    let mut world = world();
+    let keys: Vec<_> = (0..1025).map(|key| format!("k{key}")).collect();
+    let words: Vec<_> = std::iter::once("WATCH").chain(keys.iter().map(String::as_str)).collect();
+    world.ask(&words);
+    assert!(world.said.starts_with("-ERR a transaction watches at most 1024 keys"), "{}", world.said);
+    world.ask(&["MULTI"]);
+    world.ask(&["EXEC"]);
+    assert!(world.said.starts_with("-EXECABORT "), "{}", world.said);
 }

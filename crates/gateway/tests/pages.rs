@@ -90,13 +90,16 @@ impl World {
         let front = Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, &mut effects));
         let mut world = Self { front, effects, now, said: String::new(), sent: Vec::new() };
         world.end_turn();
-        let unix_origin = Later::at(level, origin);
-        world.message(
-            Endpoint::Seed(0),
-            &message::ConfigurationIs { configuration: configuration(), level, unix_origin },
-        );
+        world.tell_configuration(Endpoint::Seed(0), level, origin);
         world.open_session();
         world
+    }
+
+    /// Says what the cluster is.
+    pub(super) fn tell_configuration(&mut self, from: Endpoint, level: Level, origin: Option<UnixMillis>) {
+        let unix_origin = Later::at(level, origin);
+        let message = message::ConfigurationIs { configuration: configuration(), level, unix_origin };
+        self.message(from, &message);
     }
 
     fn open_session(&mut self) {
@@ -143,6 +146,12 @@ impl World {
         }
         self.effects.clear();
         self.front.assert_invariants();
+    }
+
+    pub(super) fn tick(&mut self, millis: u64) {
+        self.now = self.now.after(std::time::Duration::from_millis(millis));
+        self.front.step(self.now, Input::Tick, &mut self.effects);
+        self.end_turn();
     }
 
     /// A request, and a PING behind it.

@@ -102,6 +102,9 @@ entry_kinds! {
     /// The log up to here holds every update that was answered under a witness list (R7.7). Payload: the list, a u64. Dead
     /// at once: the term that logs it frees nothing before it serves, and then under another list.
     Whole = 12,
+    /// A table was flushed (R10.7): each of its values ends whose version is not above the entry's. Dead when a later one of the table is logged,
+    /// or the table is dropped.
+    TableFlushed = 13,
     /// A transaction over several shards, and the timestamp that this one proposed (R8.1). Dead when it has an outcome.
     DistributedProposed = 32,
     /// The outcome of a transaction over several shards (R8.1, R8.15). Lives until nobody needs the transaction (R8.9).

@@ -9,6 +9,7 @@ mod distributed;
 mod expiry;
 mod fetching;
 mod floor_and_cleaner;
+mod flush;
 mod following;
 mod freeing;
 mod golden;

@@ -16,6 +16,7 @@ pub mod log;
 pub mod node;
 mod property;
 pub mod records;
+pub mod redis;
 mod speech;
 pub mod streams;
 pub mod tracker;
@@ -84,4 +85,6 @@ pub const TARGETS: &[Target] = &[
     Target::of::<coordinator::CoordinatorFrames>(),
     Target::of::<node::NodeStrangers>(),
     Target::of::<node::NodePeers>(),
+    Target::of::<redis::RedisRequests>(),
+    Target::of::<redis::RedisReplies>(),
 ];

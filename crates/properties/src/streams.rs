@@ -21,9 +21,9 @@ type Cut = (Vec<Frame>, Option<FrameError>);
 /// How a stream arrives: in parts of so many bytes and one, over and over; and after which of eight frames its reader
 /// pauses.
 #[derive(Clone, Copy, Debug, Arbitrary)]
-struct Arrival {
-    parts: [u8; 3],
-    pauses: u8,
+pub(crate) struct Arrival {
+    pub(crate) parts: [u8; 3],
+    pub(crate) pauses: u8,
 }
 
 impl Arrival {

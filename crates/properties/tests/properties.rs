@@ -101,6 +101,8 @@ properties! {
     coordinator_frames: 30,
     node_strangers: 10,
     node_peers: 20,
+    redis_requests: 8000,
+    redis_replies: 4000,
 }
 
 /// Inputs that once broke a property are checked again.

@@ -61,6 +61,8 @@ pub struct Model {
     pub cells: BTreeMap<(TableId, Vec<u8>), Cell>,
     /// A caller that forgets versions of deleted keys may raise this.
     pub floor: u64,
+    /// Versions of the keys of a table that was flushed go on above this, too.
+    floors: BTreeMap<TableId, u64>,
     /// When the updates begin that are executed from now on.
     pub begun: ClusterTime,
 }
@@ -70,6 +72,26 @@ impl Model {
     #[must_use]
     pub fn cell(&self, table: TableId, key: &[u8]) -> Cell {
         self.cells.get(&(table, key.to_vec())).cloned().unwrap_or_default()
+    }
+
+    /// Ends all values of a table. Versions of its keys go on above this one.
+    ///
+    /// # Panics
+    /// If one of the keys has a greater version.
+    pub fn flush(&mut self, table: TableId, version: u64) {
+        self.cells.retain(|(of, _), cell| {
+            *of != table || {
+                assert!(cell.version <= version, "R10.7: {} is not above {cell:?}", version);
+                false
+            }
+        });
+        self.floors.insert(table, version);
+    }
+
+    /// Versions of the table's keys without a value go on above this.
+    #[must_use]
+    pub fn floor_of(&self, table: TableId) -> u64 {
+        self.floors.get(&table).map_or(self.floor, |flushed| self.floor.max(*flushed))
     }
 
     /// Executes an update. If it cannot be executed on one of its keys, nothing changes.
@@ -86,7 +108,7 @@ impl Model {
         let mut told = Vec::new();
         for (index, (key, part)) in (0..).zip(parts(&Part::Update(*update))) {
             let cell = self.cell(table, key);
-            let (outcome, next) = cell.after(&part, self.floor, self.begun);
+            let (outcome, next) = cell.after(&part, self.floor_of(table), self.begun);
             let failed = match outcome {
                 Outcome::Overflow(_) => Outcome::Overflow(index),
                 Outcome::NotANumber(_) => Outcome::NotANumber(index),
@@ -109,7 +131,7 @@ impl Model {
         let mut results = Vec::new();
         for (index, (table, key, part)) in (0..).zip(parts_in(table, &Part::Update(*update))) {
             let cell = self.cell(table, key);
-            let (outcome, next) = cell.after(&part, self.floor, self.begun);
+            let (outcome, next) = cell.after(&part, self.floor_of(table), self.begun);
             if outcome.is_failure() {
                 self.cells = before;
                 // What a transaction fails at is told in a few bytes.
@@ -132,7 +154,7 @@ impl Model {
         let mut results = Vec::new();
         for (table, key, part) in parts_in(table, &Part::Update(*update)) {
             let cell = self.cell(table, key);
-            let (outcome, next) = cell.after(&part, self.floor, self.begun);
+            let (outcome, next) = cell.after(&part, self.floor_of(table), self.begun);
             results.push(outcome);
             if next != cell {
                 self.cells.insert((table, key.to_vec()), next);

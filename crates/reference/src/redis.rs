@@ -184,6 +184,11 @@ impl Database {
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         let (name, rest) = words.split_first().expect("a command has a name");
         match (*name, rest) {
+            (b"FLUSHDB" | b"FLUSHALL", []) => {
+                let keys: Vec<_> = self.cells.keys().cloned().collect();
+                keys.iter().for_each(|key| _ = self.remove(key));
+                ok()
+            }
             (b"PING", []) => Expected::Exactly(Reply::Word("PONG".to_owned())),
             (b"GET", [key]) => Expected::Exactly(bulk(self.value(key))),
             (b"MGET", keys) => Expected::Exactly(Reply::List(keys.iter().map(|key| bulk(self.value(key))).collect())),
@@ -290,7 +295,7 @@ impl Database {
 #[must_use]
 pub fn keys<W: AsRef<[u8]>>(words: &[W]) -> Vec<&[u8]> {
     let (first, step, most) = match words[0].as_ref() {
-        b"PING" => return Vec::new(),
+        b"PING" | b"FLUSHDB" | b"FLUSHALL" => return Vec::new(),
         b"MSET" | b"MSETNX" => (1, 2, usize::MAX),
         b"MGET" | b"DEL" | b"EXISTS" => (1, 1, usize::MAX),
         b"RENAME" | b"RENAMENX" | b"COPY" | b"LCS" => (1, 1, 2),

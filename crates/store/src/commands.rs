@@ -80,6 +80,10 @@ impl<'r, 'a> Run<'r, 'a> {
             Name::Expire => self.expire(words, ends::Given::SECONDS),
             Name::ExpireAt => self.expire(words, ends::Given::UNIX_SECONDS),
             Name::ExpireTime => self.tell_end(words.all(), ends::Told::UNIX_SECONDS),
+            Name::FlushDb => {
+                self.flush();
+                Ok(())
+            }
             Name::Get => self.get(words.all()),
             Name::GetBit => self.get_bit(words.all()),
             Name::GetDel => self.get_and_delete(words.all()),
@@ -115,6 +119,12 @@ impl<'r, 'a> Run<'r, 'a> {
             Name::Type => self.type_of(words.all()),
             other => unreachable!("{other:?} is executed by no shard"),
         }
+    }
+
+    /// **R10.15** All values of the table end, here.
+    fn flush(&mut self) {
+        self.draft.flush(self.store, self.table);
+        self.reply(Item::Ok);
     }
 
     fn reply(&mut self, item: Item<'_>) {

@@ -12,7 +12,7 @@ use kasha_wire::OutcomeCode;
 use kasha_wire::outcome::Shape;
 
 use crate::Store;
-use crate::entry::{Found, HEAD_BYTES, ends_bytes};
+use crate::entry::{FLUSHED_BYTES, Found, HEAD_BYTES, Object, ends_bytes};
 use crate::number::Number;
 
 /// What one operation will change and answer.
@@ -33,10 +33,13 @@ struct More {
     made: Vec<u8>,
     /// The last change of each key, among so many first changes: an operation on one key never needs it.
     last_of_key: HashTable<usize>,
+    /// Tables that the operation has flushed, and the number of the change that does so last.
+    flushed: Vec<(TableId, usize)>,
     indexed: usize,
     /// Of the changes' entries.
     bytes: usize,
     sees_absence: bool,
+    touches_everything: bool,
     hashes: Vec<KeyHash>,
     /// Of a batch that ends early: so many of the hashes are of the parts that run.
     ran: Option<usize>,
@@ -44,6 +47,9 @@ struct More {
 
 /// What the result of most parts takes: its shape and length, an outcome, a number and a version.
 const PART_RESULT_BYTES: usize = 24;
+
+/// Where an entry is that is not written yet.
+const UNWRITTEN: EntryOffset = EntryOffset(u64::MAX);
 
 /// Memory that is kept for the next result: most results are short, and a value of a megabyte is rare.
 const RESULT_BYTES_KEPT: usize = 16 * 1024;
@@ -119,6 +125,8 @@ impl NextEntry<'_> {
 pub(crate) enum Next<'a> {
     Value(Value<'a>),
     Nothing,
+    /// No key of the table has a value: the change's version is that of the flush.
+    Flush,
     /// It is not to be written after all ([`Draft::withhold`]).
     Withheld,
 }
@@ -160,15 +168,24 @@ pub(crate) enum Prior {
         at: EntryOffset,
         /// Where the index leads there.
         bucket: IndexBucket,
-        is_object: bool,
+        is: Was,
         oldest: SegmentId,
         ends: Option<ClusterTime>,
     },
     /// The change with this number in the same draft.
     Drafted {
         change: usize,
-        is_object: bool,
+        is: Was,
     },
+}
+
+/// What a key's newest entry is before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Was {
+    Object,
+    /// An object that a flush has ended.
+    Flushed,
+    Tombstone,
 }
 
 impl NextEntry<'_> {
@@ -183,10 +200,11 @@ impl NextEntry<'_> {
 }
 
 impl Prior {
-    pub fn is_object(self) -> bool {
+    /// `None`: there is no entry.
+    pub fn was(self) -> Option<Was> {
         match self {
-            Self::None => false,
-            Self::Logged { is_object, .. } | Self::Drafted { is_object, .. } => is_object,
+            Self::None => None,
+            Self::Logged { is, .. } | Self::Drafted { is, .. } => Some(is),
         }
     }
 }
@@ -248,8 +266,10 @@ impl<'a> Draft<'a> {
         more.result.clear();
         more.made.clear();
         more.last_of_key.clear();
+        more.flushed.clear();
         more.hashes.clear();
-        (more.part_at, more.indexed, more.bytes, more.sees_absence, more.ran) = (0, 0, 0, false, None);
+        (more.part_at, more.indexed, more.bytes, more.ran) = (0, 0, 0, None);
+        (more.sees_absence, more.touches_everything) = (false, false);
         Self { changes: emptied(spare.changes), more }
     }
 
@@ -293,9 +313,9 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// The keys that it changes, and whether it deletes them. May hold duplicates.
+    /// The keys that it changes, and whether it deletes them; of a flush [`KeyHash::EVERYTHING`]. May hold duplicates.
     pub fn changed(&self) -> impl Iterator<Item = (KeyHash, bool)> {
-        self.to_be_written().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
+        self.to_be_written().map(|change| (change.hash, matches!(change.next, Next::Nothing | Next::Flush)))
     }
 
     /// Its changes, to be written, and the values and keys that it keeps.
@@ -350,32 +370,99 @@ impl<'a> Draft<'a> {
         if !self.changes.is_empty()
             && let Some(number) = self.last_change(hash, table, key)
         {
-            let change = &self.changes[number];
-            let is_object = matches!(change.next, Next::Value(_));
-            self.more.sees_absence |= !is_object;
-            let prior = Prior::Drafted { change: number, is_object };
-            let last = if is_object { change.version } else { change.version.max(store.version_floor()) };
-            let (value, ends) = (is_object.then_some(Current::Drafted(number)), change.ends);
-            return Seen { hash, prior, last, value, ends };
+            return self.see_drafted(store, (hash, table), number);
         }
         let found = store.find_with_bucket(log, hash, table, key);
+        let found = if self.more.flushed.is_empty() { found } else { self.unless_flushed(found) };
         self.more.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
-        // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
-        let floor = store.version_floor();
+        let nothing = |last, prior| Seen { hash, prior, last, value: None, ends: None };
         match found {
-            None => Seen { hash, prior: Prior::None, last: floor, value: None, ends: None },
+            // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
+            None => nothing(self.floor_of(store, table), Prior::None),
             Some((Found::Tombstone(at, tombstone), bucket)) => {
-                let prior = Prior::Logged { at, bucket, is_object: false, oldest: tombstone.oldest, ends: None };
-                Seen { hash, prior, last: tombstone.version.max(floor), value: None, ends: None }
+                let prior = Prior::Logged { at, bucket, is: Was::Tombstone, oldest: tombstone.oldest, ends: None };
+                nothing(tombstone.version.max(self.floor_of(store, table)), prior)
+            }
+            Some((Found::Flushed(at, object), bucket)) => {
+                let Object { oldest, ends, .. } = object;
+                nothing(self.floor_of(store, table), Prior::Logged { at, bucket, is: Was::Flushed, oldest, ends })
             }
             Some((Found::Object(at, object), bucket)) => {
                 let ends = object.ends;
-                let prior = Prior::Logged { at, bucket, is_object: true, oldest: object.oldest, ends };
+                let prior = Prior::Logged { at, bucket, is: Was::Object, oldest: object.oldest, ends };
                 let offset = at.payload() + object.value_offset() as u64;
                 let value = Some(Current::Logged { offset, bytes: object.value });
                 Seen { hash, prior, last: object.version, value, ends }
             }
         }
+    }
+
+    /// What the operation sees of a key that it has changed: `number` is its last change.
+    fn see_drafted<'l>(&mut self, store: &Store, (hash, table): (KeyHash, TableId), number: usize) -> Seen<'l> {
+        let floor = self.floor_of(store, table);
+        let change = &self.changes[number];
+        let is = match change.next {
+            Next::Value(_) if self.flush_of(table).is_some_and(|flush| flush > number) => Was::Flushed,
+            Next::Value(_) => Was::Object,
+            Next::Nothing | Next::Withheld => Was::Tombstone,
+            Next::Flush => unreachable!("a flush changes no key"),
+        };
+        let (value, last) = match is {
+            Was::Object => (Some(Current::Drafted(number)), change.version),
+            Was::Flushed | Was::Tombstone => (None, change.version.max(floor)),
+        };
+        self.more.sees_absence |= value.is_none();
+        let ends = change.ends.filter(|_| value.is_some());
+        Seen { hash, prior: Prior::Drafted { change: number, is }, last, value, ends }
+    }
+
+    /// The number of the change that has flushed the table last.
+    fn flush_of(&self, table: TableId) -> Option<usize> {
+        self.more.flushed.iter().find(|(flushed, _)| *flushed == table).map(|&(_, number)| number)
+    }
+
+    /// Versions of the table's keys without a value go on above this (R4.8, R10.7).
+    #[inline]
+    fn floor_of(&self, store: &Store, table: TableId) -> u64 {
+        let flushed = self.flush_of(table).map_or(0, |number| self.changes[number].version);
+        store.floor_of(table).max(flushed)
+    }
+
+    #[cold]
+    fn unless_flushed<'l>(&self, found: Option<(Found<'l>, IndexBucket)>) -> Option<(Found<'l>, IndexBucket)> {
+        found.map(|(found, bucket)| match found {
+            Found::Object(at, object) if self.flush_of(object.table).is_some() => (Found::Flushed(at, object), bucket),
+            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => (found, bucket),
+        })
+    }
+
+    /// No key of the table has a value any more, and versions of its keys go on above all that were given (R10.7).
+    pub(crate) fn flush(&mut self, store: &Store, table: TableId) {
+        self.more.hashes.push(KeyHash::EVERYTHING);
+        self.more.touches_everything = true;
+        let is_empty = store.keys_of(table) == 0 && !self.changes.iter().any(|change| change.table == table);
+        if is_empty {
+            return;
+        }
+        let version = self.changes.iter().map(|change| change.version).fold(store.greatest, u64::max);
+        let (at, oldest) = (UNWRITTEN, SegmentId(u32::MAX));
+        let (key, hash, prior, next) = (Key::Named(&[]), KeyHash::EVERYTHING, Prior::None, Next::Flush);
+        self.more.flushed.retain(|(flushed, _)| *flushed != table);
+        self.more.flushed.push((table, self.changes.len()));
+        self.more.bytes += entry_bytes(FLUSHED_BYTES);
+        self.changes.push(NextEntry { table, key, hash, prior, version, next, ends: None, at, oldest });
+    }
+
+    /// Whether it has looked at all keys of a table.
+    #[must_use]
+    pub fn touches_everything(&self) -> bool {
+        self.more.touches_everything
+    }
+
+    /// Whether it flushes a table that has keys.
+    #[must_use]
+    pub fn flushes(&self) -> bool {
+        !self.more.flushed.is_empty()
     }
 
     /// The last change of a key.
@@ -465,9 +552,9 @@ impl<'a> Draft<'a> {
         seen: &Seen<'_>,
         (next, ends): (Next<'a>, Option<ClusterTime>),
     ) -> u64 {
-        let (version, unwritten) = (seen.last + 1, EntryOffset(u64::MAX));
+        let version = seen.last + 1;
         let Seen { hash, prior, .. } = *seen;
-        let (at, oldest) = (unwritten, SegmentId(u32::MAX));
+        let (at, oldest) = (UNWRITTEN, SegmentId(u32::MAX));
         self.changes.push(NextEntry { table, key, hash, prior, version, next, ends, at, oldest });
         version
     }
@@ -476,6 +563,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
         self.more.last_of_key.clear();
+        self.more.flushed.clear();
         (self.more.indexed, self.more.bytes) = (0, 0);
     }
 
@@ -564,7 +652,7 @@ fn pieces_of<'s>(changes: &'s [NextEntry<'_>], made: &'s [u8], log: &'s Log, cur
             Next::Value(Value::Number(number)) => [number.as_bytes(), &[]],
             Next::Value(Value::Appended { offset, len, added }) => [log.bytes(*offset, *len), added],
             Next::Value(Value::Made { from, len }) => [&made[*from as usize..][..*len as usize], &[]],
-            Next::Nothing | Next::Withheld => unreachable!("a deleted key has no value"),
+            Next::Nothing | Next::Withheld | Next::Flush => unreachable!("a deleted key has no value"),
         },
     }
 }

@@ -60,6 +60,37 @@ pub struct Tombstone<'a> {
     pub killed: SegmentId,
 }
 
+/// Bytes of the entry of a flush.
+pub const FLUSHED_BYTES: usize = 12;
+
+/// The entry of a flush: the table, four bytes; the version up to which its values end, eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushed {
+    /// The table that was flushed.
+    pub table: TableId,
+    /// Of the table's values those end whose version is not above this.
+    pub version: u64,
+}
+
+impl Flushed {
+    /// Reads the payload.
+    #[must_use]
+    pub fn decode(payload: &[u8]) -> Option<Self> {
+        let (table, version) = payload.split_first_chunk::<4>()?;
+        let version = u64::from_le_bytes(version.try_into().ok()?);
+        Some(Self { table: TableId(u32::from_le_bytes(*table)), version })
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn encode(self) -> [u8; FLUSHED_BYTES] {
+        let mut payload = [0; FLUSHED_BYTES];
+        payload[..4].copy_from_slice(&self.table.0.to_le_bytes());
+        payload[4..].copy_from_slice(&self.version.to_le_bytes());
+        payload
+    }
+}
+
 fn u32_at(head: &[u8; HEAD_BYTES], at: usize) -> u32 {
     u32::from_le_bytes(*head[at..].first_chunk().expect("a place within the head"))
 }
@@ -150,6 +181,8 @@ impl<'a> Tombstone<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     Object(EntryOffset, Object<'a>),
+    /// An object that a flush has ended, and that the index still leads to: to all who look, there is none.
+    Flushed(EntryOffset, Object<'a>),
     Tombstone(EntryOffset, Tombstone<'a>),
 }
 
@@ -158,34 +191,34 @@ impl<'a> Found<'a> {
     pub(crate) fn ends(&self) -> Option<ClusterTime> {
         match self {
             Self::Object(_, object) => object.ends,
-            Self::Tombstone(..) => None,
+            Self::Flushed(..) | Self::Tombstone(..) => None,
         }
     }
 
     pub(crate) fn table(&self) -> TableId {
         match self {
-            Self::Object(_, object) => object.table,
+            Self::Object(_, object) | Self::Flushed(_, object) => object.table,
             Self::Tombstone(_, tombstone) => tombstone.table,
         }
     }
 
     pub(crate) fn key(&self) -> &'a [u8] {
         match self {
-            Self::Object(_, object) => object.key,
+            Self::Object(_, object) | Self::Flushed(_, object) => object.key,
             Self::Tombstone(_, tombstone) => tombstone.key,
         }
     }
 
     pub(crate) fn version(&self) -> u64 {
         match self {
-            Self::Object(_, object) => object.version,
+            Self::Object(_, object) | Self::Flushed(_, object) => object.version,
             Self::Tombstone(_, tombstone) => tombstone.version,
         }
     }
 
     pub(crate) fn at(&self) -> EntryOffset {
         match *self {
-            Self::Object(at, _) | Self::Tombstone(at, _) => at,
+            Self::Object(at, _) | Self::Flushed(at, _) | Self::Tombstone(at, _) => at,
         }
     }
 }

@@ -33,7 +33,7 @@ impl Store {
         if let Update::Batch { batch } = *update {
             return self.draft_batch(log, moment, (batch, batch.count()), spare);
         }
-        let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare) };
+        let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare), cells: 0 };
         match *update {
             Update::Transaction { parts } => run.transaction(parts),
             _ => run.update(update),
@@ -56,7 +56,7 @@ impl Store {
         let table = batch.first_table().expect("a batch has a part");
         let mut most = most.min(batch.count());
         loop {
-            let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare) };
+            let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare), cells: 0 };
             match run.batch(batch, most) {
                 Ok(()) => return run.draft,
                 Err(fit) => (most, spare) = (fit, run.draft.into_spare()),
@@ -72,7 +72,7 @@ impl Store {
     /// If one of them would change something.
     pub fn query<'a>(&self, log: &Log, now: Moment, (queries, most): (Parts<'a>, u32), spare: SpareDraft) -> Draft<'a> {
         let table = queries.first_table().expect("a query has a part");
-        let mut run = Run { store: self, log, table, moment: now, draft: Draft::new(spare) };
+        let mut run = Run { store: self, log, table, moment: now, draft: Draft::new(spare), cells: 0 };
         let most = most.min(queries.count());
         run.draft.begin_parts(most);
         for (number, part) in (0u32..most).zip(queries.iter()) {

@@ -10,6 +10,7 @@ use kasha_types::{ClusterTime, TableId, key_hash};
 
 use crate::Store;
 use crate::draft::{Draft, SpareDraft};
+use crate::entry::Found;
 use crate::store::decode;
 
 /// The place of an object whose value ends, and its end before that.
@@ -76,10 +77,12 @@ impl Store {
         after: Option<Ending>,
         now: ClusterTime,
     ) -> impl Iterator<Item = (Ending, TableId, &'l [u8])> {
-        self.expiries.due(after, now).map(|ending| {
-            let found = decode(log.entry(ending.1), ending.1);
-            (ending, found.table(), found.key())
-        })
+        let due = self.expiries.due(after, now).map(|ending| (ending, decode(log.entry(ending.1), ending.1)));
+        // What was flushed ends by leaving the index, and soon: what is behind it waits for that.
+        let is_to_end = |found: &Found<'_>| {
+            !self.tables.has_flushed() || !self.tables.is_flushed(found.table(), found.version(), found.at())
+        };
+        due.take_while(move |(_, found)| is_to_end(found)).map(|(ending, found)| (ending, found.table(), found.key()))
     }
 
     /// The deletes of those of these keys whose time is over (R5.2). It answers nothing, and keeps the keys.

@@ -24,10 +24,11 @@ mod relocation;
 mod run;
 mod scan;
 mod store;
+mod tables;
 mod write;
 
 pub use draft::{Draft, SpareDraft};
-pub use entry::{Object, Tombstone};
+pub use entry::{FLUSHED_BYTES, Flushed, Object, Tombstone};
 pub use expiries::Ending;
 pub use read::ReadResult;
 pub use relocation::{LookUp, Movable, REWRITTEN_BYTES};

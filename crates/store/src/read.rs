@@ -53,7 +53,7 @@ impl Store {
                     let offset = at.payload() + object.value_offset() as u64;
                     ReadResult::Tail(LogSlice { shard: log.shard(), offset, len: object.value.len() as u32 })
                 }
-                Some(Found::Tombstone(..)) | None => {
+                Some(Found::Flushed(..) | Found::Tombstone(..)) | None => {
                     result.push(OutcomeCode::NotFound as u8);
                     ReadResult::Whole
                 }
@@ -82,7 +82,9 @@ impl Store {
                             result.extend_from_slice(&(object.value.len() as u32).to_le_bytes());
                             result.extend_from_slice(object.value);
                         }
-                        Some(Found::Tombstone(..)) | None => result.extend_from_slice(&[0; ITEM_HEAD_BYTES]),
+                        Some(Found::Flushed(..) | Found::Tombstone(..)) | None => {
+                            result.extend_from_slice(&[0; ITEM_HEAD_BYTES]);
+                        }
                     }
                 }
                 ReadResult::Whole
@@ -104,8 +106,8 @@ impl Store {
             let (version, value) = match self.find(log, hashes[number], table, item.key) {
                 Some(Found::Object(_, object)) => (object.version, Some(object.value)),
                 // R4.8: the next value gets a version above both.
-                Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.version_floor()), None),
-                None => (self.version_floor(), None),
+                Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.floor_of(table)), None),
+                Some(Found::Flushed(..)) | None => (self.floor_of(table), None),
             };
             let is_told = value.is_some() || !planted::is_on(Bug::AbsenceUnversioned);
             let version = if is_told { version } else { 0 };

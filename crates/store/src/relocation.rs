@@ -8,10 +8,10 @@
 //! range that begins with them would only grow longer.
 
 use kasha_log::{Entry, EntryKind, EntryOffset, IndexBucket, Log};
-use kasha_types::{ClusterTime, KeyHash, SegmentId, key_hash};
+use kasha_types::{ClusterTime, KeyHash, SegmentId, TableId, key_hash};
 
 use crate::Store;
-use crate::entry::{OLDEST_AT, Object, Tombstone};
+use crate::entry::{Flushed, OLDEST_AT, Object, Tombstone};
 use crate::graves::Grave;
 
 /// An entry of the store whose key is looked up in the index. Entries are looked up many at a time, step by step: the
@@ -114,6 +114,17 @@ impl Store {
     #[must_use]
     pub fn is_version_floor(&self, at: EntryOffset) -> bool {
         self.floor.entry == Some(at)
+    }
+
+    /// Whether the newest flush of its table is the entry there.
+    #[must_use]
+    pub fn is_flush(&self, at: EntryOffset, payload: &[u8]) -> bool {
+        self.tables.is_flush(Flushed::decode(payload).expect("our own flush").table, at)
+    }
+
+    /// The entry of the table's flush was copied.
+    pub fn moved_flush(&mut self, table: TableId, to: EntryOffset) {
+        self.tables.moved_flush(table, to);
     }
 
     /// The version floor's entry was copied.

@@ -30,6 +30,8 @@ pub(crate) struct Run<'r, 'a> {
     pub table: TableId,
     pub moment: Moment,
     pub draft: Draft<'a>,
+    /// What `LCS` has compared so far.
+    pub cells: usize,
 }
 
 impl<'r, 'a> Run<'r, 'a> {

@@ -22,8 +22,12 @@ impl Store {
             std::hint::black_box(log.entry(at));
         };
         self.index.scan(from, entries, touch, |at| match decode(log.entry(at), at) {
-            Found::Object(_, object) if object.table == table => visit(&object),
-            Found::Object(..) | Found::Tombstone(..) => Enough::No,
+            Found::Object(at, object)
+                if object.table == table && !self.tables.is_flushed(table, object.version, at) =>
+            {
+                visit(&object)
+            }
+            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => Enough::No,
         })
     }
 }

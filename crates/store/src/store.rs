@@ -7,14 +7,13 @@
 //! Rules kept here: versions of a key grow across deletes, and keys without an entry go on above the version floor
 //! (**R4.8**). What an operation does is in `execute`.
 
-use std::collections::BTreeMap;
-
 use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, Log};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
-use crate::entry::{Found, Object, Tombstone};
+use crate::entry::{Flushed, Found, Object, Tombstone};
 use crate::expiries::Expiries;
 use crate::graves::{Floor, Grave, Graves};
+use crate::tables::Tables;
 
 /// Numbers for status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +32,9 @@ pub struct StoreStats {
 #[derive(Debug, Default)]
 pub struct Store {
     pub(crate) index: Index,
-    /// Keys with a value, by table.
-    tables: BTreeMap<TableId, u64>,
+    pub(crate) tables: Tables,
+    /// No version that was ever given is greater.
+    pub(crate) greatest: u64,
     pub(crate) graves: Graves,
     pub(crate) expiries: Expiries,
     pub(crate) floor: Floor,
@@ -46,6 +46,7 @@ pub fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     match kind {
         EntryKind::Object => Object::decode(payload).is_some(),
         EntryKind::Tombstone => Tombstone::decode(payload).is_some(),
+        EntryKind::TableFlushed => Flushed::decode(payload).is_some(),
         _ => false,
     }
 }
@@ -85,7 +86,25 @@ impl Store {
             is_it
         };
         let bucket = self.index.find(hash, is_it)?;
-        found.map(|found| (found, bucket))
+        found.map(|found| (if self.tables.has_flushed() { self.unless_flushed(found) } else { found }, bucket))
+    }
+
+    /// What the index leads to, as those see it who look for the key.
+    #[cold]
+    #[inline(never)]
+    fn unless_flushed<'l>(&self, found: Found<'l>) -> Found<'l> {
+        match found {
+            Found::Object(at, object) if self.tables.is_flushed(object.table, object.version, at) => {
+                Found::Flushed(at, object)
+            }
+            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => found,
+        }
+    }
+
+    /// Versions of the table's keys without a value go on above this (R4.8, R10.7).
+    #[inline]
+    pub(crate) fn floor_of(&self, table: TableId) -> u64 {
+        self.floor.version.max(self.tables.flushed_at(table).unwrap_or(0))
     }
 
     /// Versions of keys without a value go on above this.
@@ -114,10 +133,11 @@ impl Store {
     /// Replays `entry`, an object or a tombstone, which stands in the log at `at`. `dead`: entries that it replaces.
     pub fn replay(&mut self, log: &Log, at: EntryOffset, entry: Entry<'_>, mut dead: impl FnMut(EntryOffset)) {
         let found = decode(entry, at);
-        let (table, key, version) = match found {
-            Found::Object(_, object) => (object.table, object.key, object.version),
-            Found::Tombstone(_, tombstone) => (tombstone.table, tombstone.key, tombstone.version),
-        };
+        let (table, key, version) = (found.table(), found.key(), found.version());
+        self.greatest = self.greatest.max(version);
+        if matches!(found, Found::Object(..)) && self.tables.is_flushed(table, version, at) {
+            return dead(at); // what the index led to of the key, the flush has removed
+        }
         let hash = key_hash(table, key);
         let old = self.find_with_bucket(log, hash, table, key);
         match old {
@@ -127,7 +147,7 @@ impl Store {
         }
         let was_object = matches!(old, Some((Found::Object(..), _)));
         match found {
-            Found::Object(_, object) => {
+            Found::Object(_, object) | Found::Flushed(_, object) => {
                 self.count(table, i64::from(!was_object));
                 self.expiries.add(at, object.ends);
             }
@@ -148,6 +168,7 @@ impl Store {
     pub fn replay_version_floor(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) {
         let floor = payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         self.floor.version = self.floor.version.max(floor);
+        self.greatest = self.greatest.max(floor);
         if let Some(old) = self.floor.entry.replace(at) {
             dead(old);
         }
@@ -198,9 +219,11 @@ impl Store {
     /// found it again. Says whether it had.
     pub fn forget_object(&mut self, log: &Log, at: EntryOffset) -> bool {
         let Found::Object(_, object) = decode(log.entry(at), at) else { return false };
-        let (table, hash) = (object.table, key_hash(object.table, object.key));
+        let hash = key_hash(object.table, object.key);
         let was_known = self.index.remove(hash, |known| known == at).is_some();
-        self.count(table, -i64::from(was_known));
+        if was_known {
+            self.tables.object_goes(object.table, object.version);
+        }
         self.expiries.remove(at, object.ends.filter(|_| was_known));
         was_known
     }
@@ -233,11 +256,11 @@ impl Store {
             Found::Object(_, object) if is_dropped(object.table) => {
                 dead(at);
                 expiries.remove(at, object.ends);
-                count(tables, object.table, -1);
+                tables.object_goes(object.table, object.version);
                 false
             }
             // Its tombstones go as all do: when the segments that they name are gone.
-            Found::Object(..) | Found::Tombstone(..) => true,
+            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => true,
         };
         index.retain_slice(cursor, buckets, keep)
     }
@@ -245,44 +268,81 @@ impl Store {
     /// How many keys of this table have a value.
     #[must_use]
     pub fn keys_of(&self, table: TableId) -> u64 {
-        self.tables.get(&table).copied().unwrap_or(0)
+        self.tables.keys_of(table)
     }
 
-    /// Whether a key of this table has a value.
+    /// Whether the index leads to an object of this table, be it a flushed one.
     #[must_use]
-    pub fn has_keys_of(&self, table: TableId) -> bool {
-        self.tables.contains_key(&table)
+    pub fn has_objects_of(&self, table: TableId) -> bool {
+        self.tables.has_objects_of(table)
     }
 
-    /// Tables that have a key with a value here.
+    /// Tables of which something is here: a key with a value, or a flush.
     pub fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
-        self.tables.keys().copied()
+        self.tables.known()
+    }
+
+    /// Replays a flush. `dead`: an entry of a flush that is needed no more. Says whether there may be objects that it has ended: these leave the
+    /// index by [`Store::sweep_slice`] before the replay goes on.
+    pub fn replay_flush(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) -> bool {
+        let Flushed { table, version } = Flushed::decode(payload).expect("our own flush");
+        self.greatest = self.greatest.max(version);
+        let old = self.tables.replay_flush(table, version, at);
+        old.into_iter().for_each(&mut dead);
+        old != Some(at) && self.tables.has_objects_of(table)
+    }
+
+    /// Looks at some buckets of the index and removes what was flushed; true when the index ends there. `dead`: the entries.
+    pub fn sweep_slice(
+        &mut self,
+        log: &Log,
+        cursor: &mut IndexCursor,
+        buckets: usize,
+        mut dead: impl FnMut(EntryOffset),
+    ) -> bool {
+        let Self { index, tables, expiries, .. } = self;
+        let keep = |at: EntryOffset| match decode(log.entry(at), at) {
+            Found::Object(_, object) if tables.is_flushed(object.table, object.version, at) => {
+                dead(at);
+                expiries.remove(at, object.ends);
+                tables.object_goes(object.table, object.version);
+                false
+            }
+            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => true,
+        };
+        index.retain_slice(cursor, buckets, keep)
+    }
+
+    /// Whether a primary's flush has ended objects that the index still leads to.
+    #[must_use]
+    pub fn has_flushed(&self) -> bool {
+        self.tables.has_flushed()
+    }
+
+    /// The table is gone, and its flush with it. Gives the entry of the flush.
+    pub fn forget_flush(&mut self, table: TableId) -> Option<EntryOffset> {
+        self.tables.forget_flush(table)
+    }
+
+    /// The entry of a flush goes with its segment: the primary knew that its table is gone. Says whether it was known here.
+    pub fn forget_flush_entry(&mut self, at: EntryOffset, payload: &[u8]) -> bool {
+        let Flushed { table, .. } = Flushed::decode(payload).expect("our own flush");
+        self.tables.is_flush(table, at) && self.tables.forget_flush(table).is_some()
     }
 
     /// Keys with a value came or went.
     pub(crate) fn count(&mut self, table: TableId, change: i64) {
-        count(&mut self.tables, table, change);
+        self.tables.count(table, change);
     }
 
     /// Numbers for status.
     #[must_use]
     pub fn stats(&self) -> StoreStats {
         StoreStats {
-            objects: self.tables.values().sum(),
+            objects: self.tables.keys(),
             ending: self.expiries.count(),
             tombstones: self.graves.count(),
             index_bytes: self.index.memory_bytes() as u64,
-        }
-    }
-}
-
-/// Keys with a value of this table came or went.
-fn count(tables: &mut BTreeMap<TableId, u64>, table: TableId, change: i64) {
-    if change != 0 {
-        let objects = tables.entry(table).or_insert(0);
-        *objects = objects.checked_add_signed(change).expect("as many as came");
-        if *objects == 0 {
-            tables.remove(&table);
         }
     }
 }

@@ -3,8 +3,8 @@
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Part};
 
 use crate::Store;
-use crate::draft::{Draft, Next, NextEntry, Prior, Value};
-use crate::entry::{ending, head};
+use crate::draft::{Draft, Next, NextEntry, Prior, Value, Was};
+use crate::entry::{Flushed, ending, head};
 use crate::graves::Grave;
 
 impl Store {
@@ -22,6 +22,10 @@ impl Store {
         for number in 0..changes.len() {
             let (before, rest) = changes.split_at_mut(number);
             let change = &mut rest[0];
+            if matches!(change.next, Next::Flush) {
+                change.at = self.flush(group, change, dead);
+                continue;
+            }
             let (old, old_ends) = change.replaces(before);
             change.oldest = match change.prior {
                 Prior::None => here,
@@ -29,7 +33,7 @@ impl Store {
                 Prior::Drafted { change, .. } => before[change].oldest,
             };
             change.at = match &change.next {
-                Next::Withheld => continue,
+                Next::Withheld | Next::Flush => continue,
                 Next::Value(value) => write_object(group, change, value, made),
                 Next::Nothing => {
                     let killed = group.log().segment_of(old.expect("what is deleted is there"));
@@ -46,8 +50,12 @@ impl Store {
                 Prior::Logged { at, bucket, .. } => self.point_from(bucket, change.hash, at, change.at),
                 Prior::None | Prior::Drafted { .. } => self.point(change.hash, old, change.at),
             }
-            let (was_object, is_object) = (change.prior.is_object(), matches!(change.next, Next::Value(_)));
-            self.count(change.table, i64::from(is_object) - i64::from(was_object));
+            self.greatest = self.greatest.max(change.version);
+            let (was, is_object) = (change.prior.was(), matches!(change.next, Next::Value(_)));
+            if was == Some(Was::Flushed) {
+                self.tables.flushed_goes(change.table);
+            }
+            self.count(change.table, i64::from(is_object) - i64::from(was == Some(Was::Object)));
             self.expiries.add(change.at, change.ends);
             // The new entry names the oldest segment that a tombstone names, so that the tombstone is needed no more.
             if let Some(old) = old {
@@ -56,6 +64,23 @@ impl Store {
                 dead.push(old);
             }
         }
+    }
+}
+
+impl Store {
+    /// Writes a flush: what the table has by now is ended. Gives the place of its entry.
+    #[cold]
+    fn flush(
+        &mut self,
+        group: &mut GroupWriter<'_>,
+        &NextEntry { table, version, .. }: &NextEntry<'_>,
+        dead: &mut Vec<EntryOffset>,
+    ) -> EntryOffset {
+        let payload = Flushed { table, version }.encode();
+        let at = group.entry_parts(EntryKind::TableFlushed, &[Part::Bytes(&payload)]);
+        self.greatest = self.greatest.max(version);
+        dead.extend(self.tables.flush(table, version, at));
+        at
     }
 }
 

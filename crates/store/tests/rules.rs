@@ -4,7 +4,7 @@ use crate::common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::{Bounds, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, CommandBuffer, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -304,4 +304,114 @@ fn a_query_ends_before_an_answer_that_finds_no_room() {
     let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
     let fit = kasha_types::limits::RESULT_BYTES_MAX / (value.len() + 14);
     assert_eq!(results, vec![Outcome::Value(1, value); fit]);
+}
+
+/// The parts of a transaction, each a command.
+fn commands(all: &[&[&[u8]]]) -> PartsBuffer {
+    let mut parts = PartsBuffer::default();
+    for words in all {
+        let row = kasha_commands::find(words[0]).expect("a command");
+        let command = CommandBuffer::new(row, words[1..].iter().copied()).expect("its words");
+        parts.push(T, &PartOperation::Command(command.as_command()));
+    }
+    parts
+}
+
+fn run(replica: &mut Replica, all: &[&[&[u8]]]) {
+    let parts = commands(all);
+    replica.execute_raw(T, &Update::Transaction { parts: parts.as_parts() });
+}
+
+/// What a transaction has changed before its flush ends, too; what it changes behind it does not, and its versions go on above.
+#[test]
+fn r10_7_a_flush_ends_what_is_before_it_and_nothing_behind() {
+    let mut replica = Replica::default();
+    for key in [&b"a"[..], b"b", b"c", b"d"] {
+        run(&mut replica, &[&[b"set", key, b"old", b"px", b"100"], &[b"append", key, b"er"]]);
+    }
+    replica.delete(T, b"d");
+    run(
+        &mut replica,
+        &[
+            &[b"set", b"a", b"1", b"px", b"50"],
+            &[b"set", b"made", b"2", b"px", b"50"],
+            &[b"flushdb", b"0"],
+            &[b"append", b"a", b"x"],
+            &[b"incr", b"b"],
+            &[b"set", b"made", b"4"],
+            &[b"del", b"made"],
+            &[b"set", b"d", b"5"],
+        ],
+    );
+    let value = |replica: &Replica, key: &[u8]| replica.values(T, &[key]).remove(0);
+    let check = |replica: &Replica| {
+        let text = |key: &[u8]| value(replica, key).map(|(_, value)| String::from_utf8(value).expect("text"));
+        let told = [&b"a"[..], b"b", b"c", b"d", b"made"].map(text);
+        assert_eq!(told, [Some("x"), Some("1"), None, Some("5"), None].map(|text| text.map(str::to_owned)));
+        assert!(value(replica, b"a").is_some_and(|(version, _)| version > 3), "above what it had");
+        assert_eq!((replica.store.keys_of(T), replica.counts().0), (3, 3));
+    };
+    check(&replica);
+    check(&replica.restarted());
+    assert!(replica.store.has_flushed(), "the index still leads to the third");
+    replica.now = kasha_types::ClusterTime(1000);
+    replica.expire();
+    replica.sweep_all();
+    check(&replica);
+    assert_eq!(replica.store.stats().ending, 0);
+    assert_eq!(replica.log.live_bytes(), replica.restarted().log.live_bytes());
+}
+
+/// A key that was absent when it was watched is checked as absent; one that had a value has another version, or none.
+#[test]
+fn r10_7_a_flush_of_nothing_leaves_no_entry_and_looks_at_everything() {
+    let mut replica = Replica::default();
+    assert_eq!(replica.flush(T), None);
+    replica.put(T, b"k", b"v");
+    assert!(replica.flush(T).is_some());
+    assert_eq!(replica.flush(T), None);
+    let parts = commands(&[&[b"flushdb", b"0"]]);
+    let update = Update::Transaction { parts: parts.as_parts() };
+    let draft = replica.store.draft(&replica.log, (T, replica.now.into()), &update, SpareDraft::default());
+    assert!(draft.is_empty() && draft.touches_everything() && !draft.flushes());
+    assert!(draft.footprint().contains(&kasha_types::KeyHash::EVERYTHING));
+}
+
+/// Found by a review: a client that says to have begun at the end of all time ended each primary in turn.
+#[test]
+fn r10_12_an_end_behind_the_end_of_time_is_the_end_of_time() {
+    let mut replica = Replica::default();
+    replica.now = kasha_types::ClusterTime(u64::MAX);
+    run(
+        &mut replica,
+        &[&[b"set", b"k", b"v", b"ex", b"10"], &[b"expire", b"k", b"10"], &[b"getex", b"k", b"px", b"5"]],
+    );
+    assert!(replica.values(T, &[b"k"])[0].is_some());
+    assert_eq!(replica.store.stats().ending, 1);
+}
+
+/// Found by a review: a thousand times a value of a megabyte was put together before anybody asked how much that is.
+#[test]
+fn r11_14_what_nobody_is_answered_is_not_put_together() {
+    let mut replica = Replica::default();
+    replica.put(T, b"k", &vec![7; 40_000]);
+    let words = [&[&b"mget"[..]][..], &[&b"k"[..]; 1000]].concat();
+    let parts = commands(&[&words]);
+    let draft = replica.store.query(&replica.log, replica.now.into(), (parts.as_parts(), 1), SpareDraft::default());
+    let told = draft.result().len();
+    let most = kasha_types::limits::RESULT_BYTES_MAX;
+    assert!(told > most && told < most + 100_000, "{told}: refused, and no more than that");
+    assert_eq!(draft.footprint().len(), 1000, "its answer would have waited for all of them");
+}
+
+#[test]
+fn r11_14_one_request_compares_only_so_much() {
+    let mut replica = Replica::default();
+    replica.put(T, b"a", &[1; 1000]);
+    let lcs: &[&[u8]] = &[b"lcs", b"a", b"a", b"len"];
+    let parts = commands(&[lcs; 6]);
+    let draft = replica.store.query(&replica.log, replica.now.into(), (parts.as_parts(), 6), SpareDraft::default());
+    let replies: Vec<_> = kasha_wire::outcome::each_part(draft.result()).map(<[u8]>::to_vec).collect();
+    let refused = replies.iter().filter(|reply| reply.windows(7).any(|word| word == b"send it")).count();
+    assert_eq!((replies.len(), refused), (6, 2));
 }

@@ -19,6 +19,12 @@ pub struct Slot(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct KeyHash(pub u64);
 
+impl KeyHash {
+    /// Stands for all keys in the footprint of an operation that touches whatever is there (R10.15). A key whose own hash this is only waits for
+    /// more.
+    pub const EVERYTHING: Self = Self(u64::MAX);
+}
+
 impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)

@@ -319,6 +319,8 @@ bugs! {
     HitWithoutRecord = "hit_without_record",
     /// D4: a group that a crash cut short counts as complete.
     TornTailAccepted = "torn_tail_accepted",
+    /// R10.7: versions of a flushed table's keys begin as if they had never had one; what a flush has ended is known by its place in the log.
+    FlushForgetsVersions = "flush_forgets_versions",
     /// R5.1: an update after a table's drop is answered before the drop is synced.
     EverythingUngated = "everything_ungated",
     /// R5.1, C1: an operation after a key's deletion is answered before the deletion is synced.

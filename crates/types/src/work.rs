@@ -15,7 +15,7 @@ pub enum Work {
     Forget,
     /// Tombstones were looked at, or let go.
     Graves,
-    /// A slice of a dropped table went.
+    /// A slice of a dropped or flushed table went.
     DropTable,
     /// A file was removed.
     Remove,

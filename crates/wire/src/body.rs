@@ -424,8 +424,8 @@ impl<'a> Body<'a> {
     /// Never: every update has a key.
     #[must_use]
     pub fn first_key(&self) -> (TableId, &'a [u8]) {
-        if let (Update::Transaction { parts }, named @ 1..) = (self.update, self.first_part()) {
-            let part = parts.iter().nth(usize::from(named)).expect("checked when decoded");
+        if let Update::Transaction { parts } = self.update {
+            let part = parts.iter().nth(usize::from(self.first_part())).expect("checked when it was decoded");
             return (part.table, part.operation.first_key());
         }
         let mut first = None;
@@ -478,7 +478,15 @@ impl<'a> Body<'a> {
     pub fn footprint(&self, hashes: &mut Vec<KeyHash>) {
         hashes.clear();
         self.update.for_each_key(self.head.table, |table, key| hashes.push(key_hash(table, key)));
+        hashes.extend(self.touches_everything().then_some(KeyHash::EVERYTHING));
         hashes.extend(self.operation_key_hash());
+    }
+
+    /// Whether it touches all keys of a table, at some shard.
+    #[must_use]
+    #[inline]
+    pub fn touches_everything(&self) -> bool {
+        self.update.touches_everything()
     }
 
     /// The same of what it does at one shard: what that shard's witnesses hold it under.
@@ -489,6 +497,7 @@ impl<'a> Body<'a> {
         hashes.clear();
         for part in self.parts_at(shard).into_iter().flat_map(|parts| parts.iter()) {
             part.operation.for_each_key(|key| hashes.push(key_hash(part.table, key)));
+            hashes.extend(part.operation.touches_everything().then_some(KeyHash::EVERYTHING));
         }
         hashes.extend(self.operation_key_hash());
     }

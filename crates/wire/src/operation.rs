@@ -356,6 +356,13 @@ impl<'a> Update<'a> {
         }
     }
 
+    /// Whether it touches all keys of a table, at some shard. A batch does not.
+    #[must_use]
+    #[inline]
+    pub fn touches_everything(&self) -> bool {
+        matches!(self, Self::Transaction { parts } if parts.touch_everything())
+    }
+
     /// The level that it needs (R7.6), with all of its parts.
     #[must_use]
     pub fn level(&self) -> Level {

@@ -2,7 +2,7 @@
 //!
 //! `plan` draws a cluster and its faults from a seed. `field` has the processes and causes the faults, on the network
 //! of `net` and the disks of `power` and `damage`. `load` is the clients, which write every call and its answer into
-//! `book`. `alone` has the faults with a phase of their own, in which `probe` measures the seconds until service for
+//! `book`; `redis` has programs of Redis, in every other round. `alone` has the faults with a phase of their own, in which `probe` measures the seconds until service for
 //! `table`. `ballast` fills the shards of
 //! half of the rounds, so that their logs are cleaned. `sums` adds up the counters, and `judge` shows the histories to porcupine and to `tests/cycles`. `round` is one round from
 //! beginning to end. See docs/testing.md, "Real processes, real faults".
@@ -16,6 +16,7 @@ pub mod book;
 pub mod damage;
 pub mod field;
 pub mod judge;
+pub mod lines;
 pub mod lives;
 pub mod load;
 pub mod machine;
@@ -23,6 +24,7 @@ pub mod net;
 pub mod plan;
 pub mod power;
 pub mod probe;
+pub mod redis;
 pub mod round;
 pub mod sums;
 pub mod table;

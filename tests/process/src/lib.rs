@@ -2,7 +2,7 @@
 //!
 //! `process` runs the binary and reads its output. `cluster` is three servers, each configured in another way. `apart`
 //! is a cluster of any size with a coordinator of its own, `group` one whose coordinator is a group of three. `load` is a client that keeps account of what it was told;
-//! `session` is one that waits for nobody else. `greeting` is a client's first frame. `place` has folders and ports. `campaign` draws faults from a seed, and
+//! `session` is one that waits for nobody else. `greeting` is a client's first frame, `resp` a connection in the Redis protocol. `place` has folders and ports. `campaign` draws faults from a seed, and
 //! has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and gives
 //! up after [`PATIENCE`], which only a hang reaches.
 // The tests are about processes, clocks and sleeps.
@@ -16,6 +16,7 @@ pub mod group;
 pub mod load;
 pub mod place;
 pub mod process;
+pub mod resp;
 pub mod session;
 
 use std::time::{Duration, Instant};

@@ -17,6 +17,7 @@ mod nodes;
 mod outsiders;
 mod recipes;
 mod redis;
+mod redis_crashes;
 mod restart;
 mod sessions;
 mod shell;

@@ -149,7 +149,7 @@ impl Session {
     pub(super) fn with_witnesses(&self, mut target: Target, slot: usize, update: &UpdateCall) -> Target {
         let configuration = self.configuration().expect("there is a target");
         let config = configuration.shard(target.shard).expect("there is a target");
-        let keys = update.key_count + u16::from(update.operation_key_ttl.is_some());
+        let keys = update.key_count.saturating_add(u16::from(update.operation_key_ttl.is_some()));
         let is_recordable = self.options.fast_path
             && self.options.beside != Some(target.primary)
             && !matches!(update.cancel, Cancel::Begun(_))

@@ -87,7 +87,11 @@ impl Session {
     ) -> CallId {
         let checked = check_options(options).and_then(|()| Ok(checked?));
         let (slots, key_count) = match checked {
-            Ok(()) => slots_of(|each| update.for_each_key(table, each)),
+            Ok(()) => {
+                let (slots, keys) = slots_of(|each| update.for_each_key(table, each));
+                // R10.11: no witness holds what touches everything.
+                (slots, if update.touches_everything() { u16::MAX } else { keys })
+            }
             Err(_) => (Slots::Several, 0),
         };
         let call = UpdateCall {

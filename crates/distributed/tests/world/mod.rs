@@ -101,9 +101,19 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64) -> Self {
+        Self::of(seed, |program, _| program)
+    }
+
+    /// The same, with operations that touch all keys of a shard.
+    pub fn with_flushes(seed: u64) -> Self {
+        Self::of(seed, Program::with_flushes)
+    }
+
+    fn of(seed: u64, change: impl FnOnce(Program, &mut Rng) -> Program) -> Self {
         let mut rng = Rng(seed);
         let is_directed = rng.one_in(2);
         let program = if is_directed { Program::directed(&mut rng) } else { Program::draw(&mut rng) };
+        let program = change(program, &mut rng);
         let mut skew = |shard: usize| match is_directed {
             true => {
                 if shard == 0 {

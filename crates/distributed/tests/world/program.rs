@@ -17,6 +17,8 @@ pub struct Part {
     pub shard: usize,
     pub reads: Vec<u64>,
     pub writes: Vec<u64>,
+    /// It says that it touches everything: what it writes, and more than that.
+    pub everything: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +62,9 @@ impl Plan {
     pub fn footprint(&self, shard: usize) -> Footprint {
         let part = self.part(shard);
         let keys = |keys: Option<&Vec<u64>>| keys.cloned().unwrap_or_default().into_iter().map(KeyHash);
+        if part.is_some_and(|part| part.everything) {
+            return Footprint::new(keys(part.map(|part| &part.reads)), [KeyHash::EVERYTHING]);
+        }
         Footprint::new(keys(part.map(|part| &part.reads)), keys(part.map(|part| &part.writes)))
     }
 
@@ -79,7 +84,7 @@ const Y: u64 = 1;
 
 fn part(shard: usize, reads: &[u64], writes: &[u64]) -> Part {
     let keys = |keys: &[u64]| keys.iter().map(|key| shard as u64 * 10 + key).collect();
-    Part { shard, reads: keys(reads), writes: keys(writes) }
+    Part { shard, reads: keys(reads), writes: keys(writes), everything: false }
 }
 
 fn plan<const N: usize>(class: Class, parts: [Part; N]) -> Plan {
@@ -186,6 +191,20 @@ impl Program {
         Self { is_slow: rng.one_in(2), ..program }
     }
 
+    /// Some of what is written at a shard becomes a write of all its keys, as of a table that is flushed.
+    pub fn with_flushes(mut self, rng: &mut Rng) -> Self {
+        let parts = || self.plans.iter().flat_map(|plan| &plan.parts);
+        let keys: Vec<_> = parts().flat_map(|part| part.reads.iter().chain(&part.writes)).copied().collect();
+        for part in self.plans.iter_mut().flat_map(|plan| &mut plan.parts) {
+            if !part.writes.is_empty() && rng.one_in(3) {
+                let here = keys.iter().copied().filter(|key| *key / 10 == part.shard as u64);
+                part.writes = here.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+                part.everything = true;
+            }
+        }
+        self
+    }
+
     pub fn draw(rng: &mut Rng) -> Self {
         let shards = 2 + rng.below(2);
         let keys = 1 + rng.below(2) as u64;
@@ -201,7 +220,7 @@ impl Program {
         let is_read_only = rng.one_in(5);
         let parts = (0..parts).map(|_| {
             let shard = free.swap_remove(rng.below(free.len()));
-            let mut part = Part { shard, reads: Vec::new(), writes: Vec::new() };
+            let mut part = Part { shard, reads: Vec::new(), writes: Vec::new(), everything: false };
             for key in 0..keys {
                 let key = shard as u64 * 10 + key;
                 match rng.below(4) {

@@ -17,8 +17,9 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::{OutcomeCode, Read, Said};
 
 use super::connection::Watched;
+use super::flush;
 use super::moving::{self, Moving};
-use super::unknown::Key;
+use super::unknown::{Key, Touched};
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
@@ -89,12 +90,19 @@ pub fn expected(is_exec: bool, checks: usize, mut commands: Vec<Merge>) -> Expec
 }
 
 /// Commands, each with the shard of its keys.
-pub type PlacedCommands = Vec<(ShardId, CommandBuffer)>;
+pub type PlacedCommands = Vec<Placed>;
 
 /// A command and what it is made of: it is refused before anything is sent, or has parts.
 pub struct Split {
     pub parts: PlacedCommands,
     pub merge: Merge,
+}
+
+/// A command, and where it goes.
+pub struct Placed {
+    pub shard: ShardId,
+    pub table: TableId,
+    pub command: CommandBuffer,
 }
 
 impl Split {
@@ -142,13 +150,16 @@ pub fn too_long(row: &Row) -> String {
 
 /// Takes a command apart by the shards of its keys.
 pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Split, NoCall> {
+    if flush::is_one(row) {
+        return flush::split(row, words, table, session);
+    }
     let configuration = session.configuration().ok_or(NoCall::Table)?;
     let owner = |key: &[u8]| configuration.owner(table, slot_of(key)).ok_or(NoCall::Table);
     let keys: Vec<_> = kasha_commands::keys::positions(row, words.len()).map(|(at, _)| at).collect();
     let owners = keys.iter().map(|&at| owner(words[at])).collect::<Result<Vec<ShardId>, NoCall>>()?;
     let whole = |shard: ShardId| -> Result<Split, NoCall> {
         let command = command_of(row, &words[1..])?;
-        Ok(Split { parts: vec![(shard, command)], merge: Merge::One })
+        Ok(Split { parts: vec![Placed { shard, table, command }], merge: Merge::One })
     };
     let Some(&first) = owners.first() else { return Err(NoCall::Refused(format!("ERR '{}' has no keys", row.name))) };
     if owners.iter().all(|&shard| shard == first) {
@@ -176,8 +187,10 @@ pub fn split(row: &'static Row, words: &[&[u8]], table: TableId, session: &Sessi
             )));
         }
     };
-    let parts =
-        keys.iter().zip(owners).map(|(&at, shard)| Ok((shard, command_of(each.row(), &words[at..at + width])?)));
+    let parts = keys
+        .iter()
+        .zip(owners)
+        .map(|(&at, shard)| Ok(Placed { shard, table, command: command_of(each.row(), &words[at..at + width])? }));
     Ok(Split { parts: parts.collect::<Result<_, NoCall>>()?, merge })
 }
 
@@ -189,15 +202,10 @@ pub fn error_of_pairs(words: &[&[u8]], odd: &'static str) -> Option<&'static str
 }
 
 /// A command whose first word is its only key, with its shard.
-pub fn placed(
-    row: &'static Row,
-    words: &[&[u8]],
-    table: TableId,
-    session: &Session,
-) -> Result<(ShardId, CommandBuffer), NoCall> {
+pub fn placed(row: &'static Row, words: &[&[u8]], table: TableId, session: &Session) -> Result<Placed, NoCall> {
     let configuration = session.configuration().ok_or(NoCall::Table)?;
     let shard = configuration.owner(table, slot_of(words[0])).ok_or(NoCall::Table)?;
-    Ok((shard, command_of(row, words)?))
+    Ok(Placed { shard, table, command: command_of(row, words)? })
 }
 
 /// `MSETNX` of keys of several shards: the demands that none of them is there, and what sets them.
@@ -236,26 +244,29 @@ pub struct Together {
     merges: Vec<Merge>,
     shards: BTreeSet<ShardId>,
     changes: bool,
-    keys: Vec<Key>,
+    touched: Touched,
     /// So many parts are demands, which come first.
     checks: u16,
 }
 
 impl Together {
-    pub fn push(&mut self, table: TableId, split: &Split) {
-        for (shard, command) in &split.parts {
+    pub fn push(&mut self, split: &Split) {
+        for Placed { shard, table, command } in &split.parts {
             let command = command.as_command();
             self.shards.insert(*shard);
             self.changes |= matches!(command.row().class, Class::Changes(_));
-            command.for_each_key(|key| self.keys.push((table, key.to_vec())));
-            self.parts.push(table, &PartOperation::Command(command));
+            match command.is_of_table() {
+                true => self.touched.flushes = true,
+                false => command.for_each_key(|key| self.touched.keys.push((*table, key.to_vec()))),
+            }
+            self.parts.push(*table, &PartOperation::Command(command));
         }
         self.merges.push(split.merge.clone());
     }
 
     /// More keys, of what becomes parts later.
     pub fn name(&mut self, keys: Vec<Key>) {
-        self.keys.extend(keys);
+        self.touched.keys.extend(keys);
     }
 
     /// One that the front has answered.
@@ -275,8 +286,8 @@ impl Together {
         self.shards.is_empty() && !self.changes
     }
 
-    pub fn keys(&self) -> &[Key] {
-        &self.keys
+    pub fn touched(&self) -> &Touched {
+        &self.touched
     }
 
     pub fn into_merges(self) -> Vec<Merge> {
@@ -317,8 +328,8 @@ impl Together {
                 session.read_encoded(now, table, &operation?, deadline, out)
             }
         };
-        let keys = if is_query { Vec::new() } else { self.keys };
-        Ok(Called { call, merges: self.merges, keys })
+        let touched = if is_query { Touched::default() } else { self.touched };
+        Ok(Called { call, merges: self.merges, touched })
     }
 }
 
@@ -326,8 +337,8 @@ impl Together {
 pub struct Called {
     pub call: CallId,
     pub merges: Vec<Merge>,
-    /// The keys of what may change something.
-    pub keys: Vec<Key>,
+    /// What it may change.
+    pub touched: Touched,
 }
 
 /// Looks at keys of one shard that are to be watched.

@@ -8,7 +8,7 @@ use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
 use super::moving::Moving;
-use super::unknown::Key;
+use super::unknown::Touched;
 use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
 
@@ -67,8 +67,8 @@ pub enum Outstanding {
         expected: Expected,
         /// Whether it is answered (`CLIENT REPLY`).
         is_answered: bool,
-        /// The keys of what may change something.
-        keys: Vec<Key>,
+        /// What it may change.
+        touched: Touched,
     },
     /// It goes on then.
     Pause { until: Tick, moving: Box<Moving>, is_answered: bool },
@@ -81,8 +81,20 @@ pub enum Outstanding {
 pub enum Blocked {
     /// The table of this database is looked for.
     Table(u8),
+    /// The session asks which tables there are.
+    Tables,
     /// The outcome of a call of this connection, or on its keys, is not known (R10.18).
     Unknown,
+}
+
+/// Whether the session has asked which tables there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TablesAsked {
+    #[default]
+    No,
+    /// By this call.
+    Asks(CallId),
+    Answered,
 }
 
 /// What a client says of itself.
@@ -110,6 +122,8 @@ pub struct Connection {
     pub is_unwatched: bool,
     pub outstanding: Option<Outstanding>,
     pub blocked: Option<Blocked>,
+    /// Whether the session has asked which tables there are, since the first request came that waits.
+    pub tables: TablesAsked,
     /// Requests that wait for earlier ones.
     pub requests: VecDeque<Waiting>,
     /// Their cost.

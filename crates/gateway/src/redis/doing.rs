@@ -16,9 +16,9 @@ use super::connection::{Blocked, Connection, Outstanding, Waiting, Watched};
 use super::gathered::{self, Gathered, Run};
 use super::moving::{Asked, Going, Moving, Next as Step};
 use super::options::RedisOptions;
-use super::unknown::Unknown;
+use super::unknown::{Touched, Unknown};
 use super::whole::{Asking, Next, Whole};
-use super::{local, multi, tables};
+use super::{flush, local, multi, tables};
 
 /// What a request is begun with.
 pub(super) struct Doing<'d> {
@@ -121,7 +121,7 @@ impl Doing<'_> {
             (Some(whole), Next::Asks(call)) => {
                 let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
                 let expected = Expected::Pages(table, Box::new(whole));
-                Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
+                Begun::Waits(Outstanding::Call { call, expected, is_answered, touched: Touched::default() })
             }
             (_, Next::Replies(reply)) => {
                 self.scratch.extend_from_slice(&reply);
@@ -170,6 +170,7 @@ impl Doing<'_> {
                 self.answer(row, words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
+            _ if flush::is_one(row) => flush::begin(self, connection, (row, words), request),
             Class::Composed => self.begin_whole((conn, connection), (row, words), request.is_answered),
             Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
         }
@@ -188,7 +189,7 @@ impl Doing<'_> {
             return Begun::Blocked(Blocked::Unknown);
         }
         let shard = match calls::shard_of(row, words, table, self.session) {
-            Ok(Some(shard)) if !request.goes_alone => shard,
+            Ok(Some(shard)) if !request.goes_alone && row.command != Name::Lcs => shard,
             Ok(_) => return self.begin_alone(connection, (row, words), table, request, None),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table | NoCall::Moves) => return Begun::Blocked(Blocked::Table(database)),
@@ -228,7 +229,7 @@ impl Doing<'_> {
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
         let mut together = Together::default();
         demands.iter().for_each(|demand| together.check(demand));
-        together.push(table, &split);
+        together.push(&split);
         if together.is_answered() {
             calls::merged(&mut std::iter::empty(), &split.merge, &mut ReplyWriter(self.scratch));
             return Begun::Answered(Some(is_answered));
@@ -241,7 +242,7 @@ impl Doing<'_> {
             }
             Ok(called) => {
                 let expected = calls::expected(false, demands.len(), called.merges);
-                Begun::Waits(Outstanding::Call { call: called.call, expected, is_answered, keys: called.keys })
+                Begun::Waits(Outstanding::Call { call: called.call, expected, is_answered, touched: called.touched })
             }
             Err(why) => {
                 ReplyWriter(self.scratch).item(Item::Error(&format!("ERR {why}")));
@@ -266,8 +267,8 @@ impl Doing<'_> {
         let next = moving.ask(&mut Going { now: self.now, session: self.session, out: self.out });
         let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
         match next {
-            Step::Asks(call, keys) => {
-                Begun::Waits(Outstanding::Call { call, expected: Expected::Moving(moving), is_answered, keys })
+            Step::Asks(call, touched) => {
+                Begun::Waits(Outstanding::Call { call, expected: Expected::Moving(moving), is_answered, touched })
             }
             Step::Pauses(until) => Begun::Waits(Outstanding::Pause { until, moving, is_answered }),
             Step::Replies(reply) => {
@@ -307,6 +308,7 @@ impl Doing<'_> {
         let Some(words) = words_of(&request.bytes) else { return false };
         let Ok(row) = row_of(&words) else { return false };
         row.class.number().is_some()
+            && row.command != Name::Lcs // R11.14: it goes alone
             && calls::shard_of(row, &words, table, self.session) == Ok(Some(shard))
             && !self.unknown.has(conn, || calls::keys_of(table, row, &words))
             && run.push(row, &words).is_ok()

@@ -26,7 +26,8 @@ use kasha_wire::{Outcome, Read};
 
 use super::calls::{self, Expected, Merge, NoCall, OperationKey, Sending, Split, Together};
 use super::connection::Watched;
-use super::unknown::Key;
+use super::flush;
+use super::unknown::{Key, Touched};
 use crate::limits::COMMAND_DEADLINE;
 
 /// A command, as its connection said it.
@@ -89,7 +90,7 @@ pub struct Moving {
 #[derive(Debug)]
 pub enum Next {
     /// This call has to end first. It may change something under these keys.
-    Asks(CallId, Vec<Key>),
+    Asks(CallId, Touched),
     /// It goes on then.
     Pauses(Tick),
     /// It is over, and this is its reply.
@@ -143,17 +144,18 @@ impl Moving {
         now: Tick,
         session: &Session,
     ) -> Result<Self, NoCall> {
-        let (mut needs, mut changed) = (BTreeMap::new(), BTreeSet::new());
+        let (mut needs, mut changed, mut is_flushed) = (BTreeMap::new(), BTreeSet::new(), false);
         for one in &said {
             let Asked::Command { table, row, words } = one else { continue };
             let words = refs(words);
             match calls::split(row, &words, *table, session) {
+                Ok(_) if flush::is_one(row) => is_flushed = true,
                 Ok(_) if matches!(row.class, Class::Changes(_)) => changed.extend(calls::keys_of(*table, row, &words)),
                 Ok(_) => {}
                 Err(NoCall::Moves) => {
                     for (at, need) in needs_of(row, &words) {
                         let key = (*table, words[at].to_vec());
-                        if changed.contains(&key) {
+                        if is_flushed || changed.contains(&key) {
                             return Err(NoCall::Refused(format!(
                                 "ERR '{}' has keys of several shards, and reads what an earlier command of the transaction changes; give them a \
                                  common {{tag}}, or split the transaction (K0301)",
@@ -184,13 +186,13 @@ impl Moving {
             let items = ItemsBuffer::keys(keys.iter().map(|(_, key)| &key[..]));
             let call = on.session.read(on.now, table, &Read::MultiGet { keys: items.as_items() }, until, on.out);
             self.stage = Stage::Values(keys);
-            return Next::Asks(call, Vec::new());
+            return Next::Asks(call, Touched::default());
         }
         if let Some((key, _)) = self.read.iter().find(|(_, held)| !held.is_whole) {
             let key = key.clone();
             let call = on.session.read(on.now, key.0, &Read::TimeToLive { key: &key.1 }, until, on.out);
             self.stage = Stage::End(key);
-            return Next::Asks(call, Vec::new());
+            return Next::Asks(call, Touched::default());
         }
         let mut ends = self.read.values().filter_map(|held| held.value.as_ref()?.1);
         if ends.next().is_some() && on.session.unix_origin().is_none() {
@@ -198,7 +200,7 @@ impl Moving {
                 return error("TRYAGAIN the cluster does not know the time of day yet");
             }
             self.stage = Stage::Time;
-            return Next::Asks(on.session.refresh(on.now, on.out), Vec::new());
+            return Next::Asks(on.session.refresh(on.now, on.out), Touched::default());
         }
         self.commit(on)
     }
@@ -260,7 +262,7 @@ impl Moving {
         match together.call(on.now, &sending, on.session, on.out) {
             Ok(called) => {
                 self.stage = Stage::Commit(calls::expected(self.is_exec, checks, called.merges));
-                Next::Asks(called.call, called.keys)
+                Next::Asks(called.call, called.touched)
             }
             Err(why) => error(&format!("ERR {why}")),
         }
@@ -315,7 +317,7 @@ impl Moving {
                         }
                         split => split?,
                     };
-                    together.push(*table, &split);
+                    together.push(&split);
                 }
             }
         }

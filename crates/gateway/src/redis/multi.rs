@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kasha_client::session::Completion;
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
+use kasha_types::limits::OPERATION_KEYS_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, Tick, slot_of};
 use kasha_wire::Outcome;
@@ -11,12 +12,13 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
-use super::connection::{Blocked, Connection, Outstanding, Queued, Waiting, Watched};
+use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
 use super::doing::{Begun, Doing};
+use super::flush;
 use super::local;
 use super::moving::Asked;
 use super::once;
-use super::unknown::Key;
+use super::unknown::{Key, Touched};
 use crate::limits::COMMAND_DEADLINE;
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
@@ -69,14 +71,16 @@ fn queue(doing: &mut Doing<'_>, connection: &mut Connection, (row, words): Given
         _ if queued.requests.len() >= QUEUED_MAX || queued.bytes >= QUEUED_BYTES_MAX => {
             Some("ERR a transaction has at most 1024 commands and 4 MiB; split it".to_owned())
         }
-        Class::Composed => Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name)),
+        Class::Composed if !flush::is_one(row) => {
+            Some(format!("ERR '{}' is not allowed in a transaction: it is of no key", row.name))
+        }
         // Its subcommand is none.
         Class::Local if is_alone && words.len() > 1 => {
             doing.answer(row, words, connection);
             connection.spoil();
             return Begun::Answered(None);
         }
-        Class::Reads(_) | Class::Changes(_) | Class::Local => None,
+        Class::Composed | Class::Reads(_) | Class::Changes(_) | Class::Local => None,
     };
     let queued = connection.queued.as_mut().expect("the caller looked");
     if let Some(text) = refusal {
@@ -142,8 +146,11 @@ pub(super) fn execute(
         requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
         return Begun::Answered(is_answered);
     }
+    if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
+        return Begun::Blocked(Blocked::Tables);
+    }
     let database = connection.database;
-    let said = match said(doing, connection) {
+    let mut said = match said(doing, connection) {
         Ok(said) => said,
         Err(missing) => {
             connection.database = database;
@@ -158,8 +165,8 @@ pub(super) fn execute(
     let mut together = Together::default();
     watched.iter().for_each(|watched| together.check(watched));
     let mut moves = false;
-    for one in &said {
-        let (table, row, words) = match one {
+    for one in &mut said {
+        let (table, row, words) = match &*one {
             Asked::Answered(reply) => {
                 together.push_answered(reply.clone());
                 continue;
@@ -167,10 +174,17 @@ pub(super) fn execute(
             Asked::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
         };
         match calls::split(row, &words, table, doing.session) {
-            Ok(split) => together.push(table, &split),
+            Ok(split) => together.push(&split),
             Err(NoCall::Moves) => {
                 moves = true;
                 together.name(calls::keys_of(table, row, &words));
+            }
+            // A wrong option is its reply, as in Redis.
+            Err(NoCall::Refused(text)) if flush::is_one(row) => {
+                let mut reply = Vec::new();
+                ReplyWriter(&mut reply).item(Item::Error(&text));
+                together.push_answered(reply.clone());
+                *one = Asked::Answered(reply);
             }
             Err(NoCall::Refused(text)) => {
                 connection.queued = None;
@@ -183,7 +197,9 @@ pub(super) fn execute(
             }
         }
     }
-    if doing.unknown.has(conn, || together.keys().to_vec()) {
+    if doing.unknown.has(conn, || together.touched().keys.clone())
+        || (together.touched().flushes && doing.unknown.has_any())
+    {
         connection.database = database;
         return Begun::Blocked(Blocked::Unknown);
     }
@@ -199,8 +215,8 @@ pub(super) fn execute(
         Ok(called) => {
             let expected = Expected::Whole { checks: watched.len(), commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
-            let (call, keys) = (called.call, called.keys);
-            Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
+            let (call, touched) = (called.call, called.touched);
+            Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
         }
         Err(why) => doing.reply(Item::Error(&format!("ERR {why}"))),
     }
@@ -226,6 +242,11 @@ fn watch(
     let Some(table) = doing.table(connection.database) else {
         return Begun::Blocked(Blocked::Table(connection.database));
     };
+    // More could not be checked, and each is kept.
+    if connection.watched.len() + words.len() - 1 > OPERATION_KEYS_MAX {
+        connection.is_unwatched = true;
+        return doing.reply(Item::Error("ERR a transaction watches at most 1024 keys; EXEC runs nothing (K0305)"));
+    }
     let configuration = doing.session.configuration().expect("it has the table");
     let mut by_shard: BTreeMap<ShardId, Vec<Key>> = BTreeMap::new();
     for key in &words[1..] {
@@ -247,7 +268,7 @@ pub(super) fn look(doing: &mut Doing<'_>, (mut keys, until): (Vec<Vec<Key>>, Tic
     let now = keys.pop().expect("a key is watched");
     let call = calls::look_at((doing.now, until), &now, doing.session, doing.out);
     let expected = Expected::Versions { now, later: keys, until };
-    Begun::Waits(Outstanding::Call { call, expected, is_answered, keys: Vec::new() })
+    Begun::Waits(Outstanding::Call { call, expected, is_answered, touched: Touched::default() })
 }
 
 /// What was seen of keys that are to be watched. A key that is watched twice is checked as it was when it was first looked at; what could not be

@@ -16,7 +16,7 @@ use kasha_types::{ConnId, TableId};
 use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
 use super::doing::{self, Begun, Doing};
-use super::{calls, local, multi};
+use super::{calls, flush, local, multi};
 
 fn operation_key<'k>(once: &Once<'k>) -> Result<(&'k [u8], u64), String> {
     if !(1..=OPERATION_KEY_BYTES_MAX).contains(&once.key.len()) {
@@ -102,7 +102,8 @@ pub(super) fn begin(
     };
     let database = connection.database;
     let Some(table) = doing.table(database) else { return Begun::Blocked(Blocked::Table(database)) };
-    if doing.unknown.has(conn, || calls::keys_of(table, row, once.command)) {
+    let is_held_up = flush::is_one(row) && doing.unknown.has_any();
+    if is_held_up || doing.unknown.has(conn, || calls::keys_of(table, row, once.command)) {
         return Begun::Blocked(Blocked::Unknown);
     }
     let commands = std::iter::once((table, row, once.command.to_vec()));

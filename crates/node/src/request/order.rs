@@ -301,17 +301,18 @@ impl RequestPath<'_> {
             return None;
         }
         let mut keys = Vec::new();
-        received.body.for_each_key(|table, key, _| keys.push(key_hash(table, key)));
-        keys.extend(received.body.operation_key_hash());
+        received.body.footprint(&mut keys);
         participant.blocked_by(&Footprint::new([], keys))
     }
 
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
     /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
-        // Nobody waits for what a new primary replays. And no witness's copy may run to another end than was told (R10.17).
+        // Nobody waits for what a new primary replays. And no witness's copy may run to another end than was told (R10.17), or end what was not
+        // there when it was told (R10.11).
         let is_early_end = drafted.draft().is_early_end() && !planted::is_on(Bug::EarlyEndFast);
-        let Some(serving) = self.serving.as_ref().filter(|_| !is_early_end) else { return Overlap::Unsynced };
+        let is_synced = is_early_end || drafted.draft().touches_everything();
+        let Some(serving) = self.serving.as_ref().filter(|_| !is_synced) else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
         let unsynced = self.sees_unsynced(draft, conflicts)
             || match drafted.ordered().action {
@@ -343,7 +344,8 @@ impl RequestPath<'_> {
     pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>, key: Option<&OperationKey<'_>>) -> Overlap {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let keys = draft.footprint().iter().copied().chain(key.map(|key| key.hash));
-        let unsynced = self.sees_unsynced(draft, &serving.conflicts)
+        let unsynced = draft.touches_everything()
+            || self.sees_unsynced(draft, &serving.conflicts)
             || self.state.distributed.participant.overlaps(&Footprint::new([], keys))
             || key.is_some_and(|_| serving.conflicts.has_dropped_operation_keys(self.shipping.synced())); // R5.2
         if unsynced && !planted::is_on(Bug::PreparedOverOverlap) { Overlap::Unsynced } else { Overlap::None }

@@ -207,7 +207,9 @@ impl<'p, 's> ReadPath<'p, 's> {
             let draft = state.store.query(&copy.log, now, (queries, parts_max), spare);
             let is_small = draft.result().len() <= RESULT_BYTES_MAX;
             core.scratch.result.clear();
-            core.scratch.result.extend_from_slice(draft.result());
+            if is_small {
+                core.scratch.result.extend_from_slice(draft.result());
+            }
             core.scratch.query = draft.into_spare();
             if !is_small {
                 return Err(Stop::Refused(Refusal::TooLarge));

@@ -10,7 +10,7 @@
 use kasha_distributed::{Age, Class, Footprint, Lost, Proposal};
 use kasha_log::Log;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogEnd, RpcId, key_hash};
+use kasha_types::{LogEnd, RpcId};
 use kasha_wire::{Body, OutcomeCode};
 
 use crate::request::Condition;
@@ -35,8 +35,7 @@ impl Caller {
 /// Its keys at this shard, each as if it were written.
 fn keys_of(body: &Body<'_>) -> Footprint {
     let mut keys = Vec::new();
-    body.for_each_key(|table, key, _| keys.push(key_hash(table, key)));
-    keys.extend(body.operation_key_hash());
+    body.footprint(&mut keys);
     Footprint::new([], keys)
 }
 

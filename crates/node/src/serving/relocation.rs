@@ -10,6 +10,7 @@
 //! | completion record | its client's state leads to it | the same |
 //! | operation key | the table of operation keys leads to it | the same |
 //! | operation key dropped, version floor, epoch start | it is the newest of its kind | the same |
+//! | table flushed | it is the newest of its table, and the table is there | the same |
 //! | expiry floor | it is the newest of its kind | the same time, and no clients (below) |
 //! | of transactions: proposed, ended, ceiling, forgotten, gate | `shard::distributed` says so | the same |
 //! | digest, segment freed, table dropped, whole | it never does in a sealed segment | |
@@ -20,9 +21,9 @@
 
 use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord};
 use kasha_log::{Entries, Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
-use kasha_store::{LookUp, Movable, Store};
+use kasha_store::{Flushed, LookUp, Movable, Store};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId};
+use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, TableId};
 
 use crate::shard::state::ShardState;
 
@@ -44,6 +45,7 @@ enum What {
     OperationKey(KeyHash),
     DroppedOperationKey,
     VersionFloor,
+    TableFlushed(TableId),
     ExpiryFloor(ClusterTime),
     EpochStart,
     /// An entry about transactions over several shards.
@@ -63,6 +65,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
+            | What::TableFlushed(_)
             | What::Distributed
             | What::EpochStart => self.len as usize,
         })
@@ -98,6 +101,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
+            | What::TableFlushed(_)
             | What::Distributed
             | What::EpochStart => group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }]),
         }
@@ -161,6 +165,10 @@ impl ShardState {
                 (self.floor_entry == Some(at)).then_some(What::ExpiryFloor(floor))?
             }
             EntryKind::VersionFloor => self.store.is_version_floor(at).then_some(What::VersionFloor)?,
+            EntryKind::TableFlushed => {
+                let table = Flushed::decode(entry.payload).expect("our own flush").table;
+                self.store.is_flush(at, entry.payload).then_some(What::TableFlushed(table))?
+            }
             EntryKind::EpochStart => log.is_epoch_start(at).then_some(What::EpochStart)?,
             EntryKind::DistributedProposed
             | EntryKind::DistributedEnded
@@ -188,6 +196,7 @@ impl ShardState {
             }
             What::DroppedOperationKey => self.dropped_key_entry = Some(to),
             What::VersionFloor => self.store.moved_version_floor(to),
+            What::TableFlushed(table) => self.store.moved_flush(table, to),
             What::ExpiryFloor(_) => self.floor_entry = Some(to),
             What::Distributed => {
                 let entry = log.entry(from);

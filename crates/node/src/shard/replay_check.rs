@@ -133,8 +133,8 @@ impl Replica {
                 record.expires_at <= state.cluster_time
             }
             // The configuration does not have the table any more, and a primary drops it again.
-            EntryKind::Object => {
-                let table = TableId(u32::from_le_bytes(*entry.payload.first_chunk().expect("our own object")));
+            EntryKind::Object | EntryKind::TableFlushed => {
+                let table = TableId(u32::from_le_bytes(*entry.payload.first_chunk().expect("our own entry")));
                 let configuration = core.configuration.as_ref();
                 configuration.is_some_and(|all| !all.has_table(table))
             }

@@ -34,7 +34,7 @@ pub(crate) struct ShardState {
 /// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
 pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     match kind {
-        EntryKind::Object | EntryKind::Tombstone => kasha_store::is_sound(kind, payload),
+        EntryKind::Object | EntryKind::Tombstone | EntryKind::TableFlushed => kasha_store::is_sound(kind, payload),
         EntryKind::Completion => CompletionRecordRef::decode(payload).is_some(),
         EntryKind::OperationKey => OperationKeyRecord::decode(payload).is_some(),
         EntryKind::OperationKeyDropped => OperationKeyDropped::decode(payload).is_some(),
@@ -123,6 +123,11 @@ impl ShardState {
                 let table = entry.payload.first_chunk::<4>().expect("our own dropped table");
                 let table = TableId(u32::from_le_bytes(*table));
                 self.begin_drop(table, at, dead);
+            }
+            EntryKind::TableFlushed => {
+                if self.store.replay_flush(at, entry.payload, |at| dead.push(at)) {
+                    self.begin_sweep();
+                }
             }
             EntryKind::SegmentFreed => {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");

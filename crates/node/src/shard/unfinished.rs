@@ -1,5 +1,5 @@
 //! What an entry of the log begins and a turn does not finish: what leads into a freed segment is forgotten, a table is
-//! dropped. Both look at everything there is of a kind, so they go on from turn to turn, and others are served between.
+//! dropped, what a flush has ended leaves the index. All look at everything there is of a kind, so they go on from turn to turn, and others are served between.
 //!
 //! A follower replays no further, and is not replayed, before it is through: a new primary has none of it before it. A
 //! primary serves meanwhile. Nobody can name the dropped table: the configuration that dropped it is obeyed, and its number
@@ -26,6 +26,8 @@ pub(crate) enum Unfinished {
     Forget { segment: SegmentId, from: Cursor },
     /// These tables are dropped, all in one walk through the index. Each with the entry that says so.
     DropTables { tables: BTreeMap<TableId, EntryOffset>, cursor: IndexCursor },
+    /// What flushes have ended leaves the index. `again`: another flush came while the walk was on its way.
+    Sweep { cursor: IndexCursor, again: bool },
 }
 
 impl ShardState {
@@ -41,7 +43,8 @@ impl ShardState {
     /// A table is dropped, says the entry. One without keys is gone at once: else a restart would walk through the whole
     /// index for each drop that its log still tells of.
     pub fn begin_drop(&mut self, table: TableId, entry: EntryOffset, dead: &mut Vec<EntryOffset>) {
-        if !self.store.has_keys_of(table) {
+        if !self.store.has_objects_of(table) {
+            dead.extend(self.store.forget_flush(table));
             return dead.push(entry);
         }
         for unfinished in &mut self.unfinished {
@@ -52,6 +55,17 @@ impl ShardState {
         }
         let tables = BTreeMap::from([(table, entry)]);
         self.unfinished.push_back(Unfinished::DropTables { tables, cursor: IndexCursor::default() });
+    }
+
+    /// A table was flushed.
+    pub fn begin_sweep(&mut self) {
+        for unfinished in &mut self.unfinished {
+            if let Unfinished::Sweep { again, .. } = unfinished {
+                *again = true;
+                return;
+            }
+        }
+        self.unfinished.push_back(Unfinished::Sweep { cursor: IndexCursor::default(), again: false });
     }
 
     pub fn has_unfinished(&self) -> bool {
@@ -66,7 +80,7 @@ impl ShardState {
     pub fn is_dropping(&self, dropped: TableId) -> bool {
         self.unfinished.iter().any(|unfinished| match unfinished {
             Unfinished::DropTables { tables, .. } => tables.contains_key(&dropped),
-            Unfinished::Forget { .. } => false,
+            Unfinished::Forget { .. } | Unfinished::Sweep { .. } => false,
         })
     }
 
@@ -81,7 +95,7 @@ impl ShardState {
                 assert!(!is_done || left == 0, "{left} bytes of {segment:?} live, and nothing leads there");
                 Work::Forget
             }
-            Unfinished::DropTables { .. } => Work::DropTable,
+            Unfinished::DropTables { .. } | Unfinished::Sweep { .. } => Work::DropTable,
         };
         if !is_done {
             self.unfinished.push_front(first);
@@ -110,11 +124,23 @@ impl ShardState {
                     *cursor = IndexCursor::default(); // for a table that joined on the way
                 }
                 tables.retain(|&table, entry| {
-                    let has_keys = store.has_keys_of(table);
-                    dead.extend((!has_keys).then_some(*entry));
-                    has_keys
+                    let has_objects = store.has_objects_of(table);
+                    if !has_objects {
+                        dead.push(*entry);
+                        dead.extend(store.forget_flush(table));
+                    }
+                    has_objects
                 });
                 tables.is_empty()
+            }
+            Unfinished::Sweep { cursor, again } => {
+                let buckets = steps.div_ceil(ENTRIES_OF_BUCKET);
+                let is_through = self.store.sweep_slice(log, cursor, buckets, |at| dead.push(at));
+                let is_done = is_through && !*again && !self.store.has_flushed();
+                if is_through {
+                    (*cursor, *again) = (IndexCursor::default(), false);
+                }
+                is_done
             }
         };
         Some((first, is_done))
@@ -154,6 +180,7 @@ impl ShardState {
         match entry.kind {
             EntryKind::Object => self.store.forget_object(log, at),
             EntryKind::VersionFloor => self.store.forget_floor_entry(at),
+            EntryKind::TableFlushed => self.store.forget_flush_entry(at, entry.payload),
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
                 self.tracker.forget(record.request.rpc, at)

@@ -91,15 +91,17 @@ impl Cluster {
 
     /// The coordinator commits a change, and tells everybody.
     pub fn commit(&mut self, change: impl FnOnce(&mut Configuration)) {
-        self.configuration.version = ConfigVersion(self.configuration.version.0 + 1);
         change(&mut self.configuration);
+        self.tell(kasha_wire::Level::FIRST);
+    }
+
+    /// The coordinator tells everybody the next version, and that the cluster has this level.
+    pub fn tell(&mut self, level: kasha_wire::Level) {
+        self.configuration.version = ConfigVersion(self.configuration.version.0 + 1);
         let configuration = self.configuration.clone();
         self.each(|core| {
-            core.message(message::ConfigurationIs {
-                level: kasha_wire::Level::FIRST,
-                unix_origin: kasha_wire::Later::absent(),
-                configuration: configuration.clone(),
-            })
+            let (configuration, unix_origin) = (configuration.clone(), kasha_wire::Later::at(level, None));
+            core.message(message::ConfigurationIs { level, unix_origin, configuration });
         });
     }
 

@@ -7,7 +7,8 @@
 //!   it stays there;
 //! - **R10.18** what was told to be unknown comes before all that is asked for later, through the same front, for its keys.
 //!
-//! Keys that are used together are searched together.
+//! Keys that are used together are searched together. A flush is in the history of each of these groups: what else its `EXEC` does stands in the
+//! history of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,8 @@ struct Whole<'h> {
     ends: Option<&'h [u8]>,
     keys: Vec<&'h [u8]>,
     before: u128,
+    /// It is another group's, and flushes this one.
+    only_flushes: bool,
 }
 
 impl Whole<'_> {
@@ -43,6 +46,10 @@ impl Whole<'_> {
         let giver = u32::try_from(self.number).expect("few");
         if let Some(key) = self.ends {
             return database.end(key, giver).then_some(());
+        }
+        if self.only_flushes {
+            database.run(&[b"FLUSHDB"], giver);
+            return Some(());
         }
         match &self.operation.what {
             What::Command(words) => {
@@ -108,12 +115,13 @@ fn is_before(first: &Operation, second: &Operation, all: &[Operation]) -> bool {
         let others = second.keys(all);
         first.keys(all).iter().any(|key| others.iter().any(|other| same(key, other)))
     };
+    let flushes = first.flushes() || second.flushes();
     if first.connection == second.connection {
         let is_watch = [first, second].iter().any(|operation| matches!(operation.what, What::Watch(_)));
-        return is_watch || shares(|key, other| slot_of(key) == slot_of(other));
+        return is_watch || flushes || shares(|key, other| slot_of(key) == slot_of(other));
     }
     let is_unknown = first.unknown_at.is_some_and(|at| at <= second.asked);
-    is_unknown && first.front.is_some() && first.front == second.front && shares(|key, other| key == other)
+    is_unknown && first.front.is_some() && first.front == second.front && (flushes || shares(|key, other| key == other))
 }
 
 /// Whether the operation belongs into the order: what changes nothing and was not told says nothing.
@@ -140,21 +148,49 @@ fn keys_with_ends(operation: &Operation) -> Vec<&[u8]> {
     keys
 }
 
-fn steps<'h>(numbers: &[usize], all: &'h [Operation]) -> Vec<Whole<'h>> {
+/// The steps of a group.
+fn steps<'h>(group: u32, numbers: &[usize], all: &'h [Operation]) -> Vec<Whole<'h>> {
     let mut steps: Vec<Whole<'h>> = Vec::new();
+    let is_own = |number: usize| all[number].keys(all).first().is_some_and(|key| group_of(key) == Some(group));
+    let own = || numbers.iter().filter(|number| is_own(**number));
+    let keys_of_group: BTreeSet<&[u8]> = own().flat_map(|number| all[*number].keys(all)).collect();
     for (place, &number) in numbers.iter().enumerate() {
         let operation = &all[number];
         let later = numbers.iter().enumerate().skip(place + 1).take(OPERATIONS_MAX);
         let before = later.filter(|(_, other)| is_before(operation, &all[**other], all));
         let before = before.filter(|(bit, _)| *bit < OPERATIONS_MAX).fold(0, |bits, (bit, _)| bits | 1 << bit);
-        steps.push(Whole { number, operation, ends: None, keys: operation.keys(all), before });
+        let keys = match operation.flushes() {
+            true => keys_of_group.iter().copied().collect(),
+            false => operation.keys(all),
+        };
+        steps.push(Whole { number, operation, ends: None, keys, before, only_flushes: !is_own(number) });
     }
-    for &number in numbers {
+    for &number in own() {
         let operation = &all[number];
-        let ends = keys_with_ends(operation).into_iter();
-        steps.extend(ends.map(|key| Whole { number, operation, ends: Some(key), keys: vec![key], before: 0 }));
+        let ends = keys_with_ends(operation).into_iter().map(|key| Whole {
+            number,
+            operation,
+            ends: Some(key),
+            keys: vec![key],
+            before: 0,
+            only_flushes: false,
+        });
+        steps.extend(ends);
     }
     steps
+}
+
+/// Adds the flushes to a group's operations: those that may have come between two of them.
+fn with_flushes(numbers: &mut Vec<usize>, all: &[Operation], flushes: &[usize]) {
+    let first = numbers.iter().map(|number| all[*number].asked).min();
+    let last = numbers.iter().map(|number| all[*number].told_at.unwrap_or(SimTime(u64::MAX))).max();
+    let is_between = |number: &&usize| {
+        let Operation { asked, told_at, .. } = all[**number];
+        Some(asked) <= last && (told_at.is_none() || told_at >= first)
+    };
+    numbers.extend(flushes.iter().filter(is_between));
+    numbers.sort_unstable();
+    numbers.dedup();
 }
 
 /// Checks every group of keys.
@@ -176,9 +212,14 @@ pub fn check(history: &Commands) -> Checked {
             groups.entry(group).or_default().push(number);
         }
     }
+    // One that was answered by nothing at all was refused by its watches.
+    let is_flush =
+        |operation: &Operation| counts(operation) && operation.flushes() && operation.told != Told::Result(Reply::Nil);
+    let flushes: Vec<_> = (0..all.len()).filter(|number| is_flush(&all[*number])).collect();
     let mut checked = Checked::default();
-    for (group, numbers) in groups {
-        let steps = steps(&numbers, all);
+    for (group, mut numbers) in groups {
+        with_flushes(&mut numbers, all, &flushes);
+        let steps = steps(group, &numbers, all);
         let found: Found = search_within(VISITS_MAX, &steps, &Database::default());
         checked.add(&found, || {
             let described = described(&numbers, all);
@@ -308,6 +349,22 @@ mod tests {
         let made_and_deleted = [(2, "SET 0.a x", 2, 3, "OK"), (2, "DEL 0.a", 4, 5, ":1")];
         let absent = [&[(1, "WATCH 0.a", 0, 1, "OK")][..], &made_and_deleted, &[(1, "EXEC INCR 0.a", 8, 9, ":1/")]];
         assert!(is_fine(&absent.concat()), "absent then and now");
+    }
+
+    #[test]
+    fn r10_7_a_flush_ends_all_and_is_a_change() {
+        let (set, flush) = ((1, "SET 0.a x", 0, 1, "OK"), (2, "FLUSHDB", 2, 3, "OK"));
+        let get = |told| (3, "GET 0.a", 4, 5, told);
+        assert!(is_fine(&[set, flush, get("nil")]) && !is_fine(&[set, flush, get("x")]));
+        assert!(is_fine(&[set, (2, "FLUSHALL", 2, 9, "OK"), get("x")]), "it may come later");
+        let watched = |told| {
+            let (watch, exec) = ((1, "WATCH 0.a", 2, 3, "OK"), (1, "EXEC GET 0.a", 8, 9, told));
+            is_fine(&[set, watch, (2, "FLUSHDB", 4, 5, "OK"), (2, "SET 0.a x", 6, 7, "OK"), exec])
+        };
+        assert!(watched("nil") && !watched("x/"));
+        let exec = (1, "EXEC SET 0.a x, FLUSHDB, SET 0.b y", 0, 1, "OK/OK/OK");
+        assert!(is_fine(&[exec, (2, "MGET 0.a 0.b", 2, 3, "nil/y")]));
+        assert!(!is_fine(&[exec, (2, "MGET 0.a 0.b", 2, 3, "x/y")]));
     }
 
     #[test]

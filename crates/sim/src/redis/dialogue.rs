@@ -327,7 +327,7 @@ fn can_answer(words: &Words, reply: &Reply) -> bool {
         (b"MGET", Reply::List(list)) => {
             list.len() == words.len() - 1 && list.iter().all(|each| matches!(each, Reply::Nil | Reply::Bytes(_)))
         }
-        (b"SET" | b"MSET", Reply::Word(word)) => word == "OK",
+        (b"SET" | b"MSET" | b"FLUSHDB" | b"FLUSHALL", Reply::Word(word)) => word == "OK",
         (b"SET", Reply::Nil) => words.len() > 3,
         (b"INCR" | b"INCRBY" | b"DECRBY", Reply::Error(text)) => text.starts_with("ERR value is not"),
         (b"INCR" | b"INCRBY" | b"DECRBY" | b"APPEND" | b"DEL" | b"EXISTS", Reply::Number(_)) => true,

@@ -122,9 +122,12 @@ impl Draw {
         (0..count).map(|_| all.swap_remove(usize::try_from(self.rng.below(all.len() as u64)).expect("few"))).collect()
     }
 
-    /// One command on keys.
+    /// One command on keys, or on all of them.
     fn command(&mut self) -> Words {
         self.uses += 1;
+        if self.rng.chance(1, 80) {
+            return words(if self.rng.chance(1, 2) { "FLUSHDB" } else { "FLUSHALL" });
+        }
         let (key, value) = (self.any_key(), self.value());
         let millis = self.rng.between(1, 400);
         let line = match self.rng.below(40) {

@@ -70,6 +70,12 @@ impl Operation {
         }
     }
 
+    /// Whether it may end the values of all keys.
+    #[must_use]
+    pub fn flushes(&self) -> bool {
+        self.commands().any(|words| matches!(&words[0][..], b"FLUSHDB" | b"FLUSHALL"))
+    }
+
     /// Every command, with its words.
     pub fn commands(&self) -> impl Iterator<Item = &Words> {
         let (one, several) = match &self.what {

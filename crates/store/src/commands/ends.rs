@@ -130,7 +130,8 @@ impl<'a> Run<'_, 'a> {
         if when <= i128::from(self.moment.begun.0) {
             return End::Over;
         }
-        End::At(ClusterTime(u64::try_from(when).expect("after the begin, and in the range of a word and of a clock")))
+        // A client may say that it has begun at the end of all time: then the value lives on until then, as with a lifetime of a native operation.
+        End::At(ClusterTime(u64::try_from(when).unwrap_or(u64::MAX)))
     }
 
     /// When a value ends whose end a word says, which must not be nothing or less.

@@ -2,7 +2,7 @@
 
 use kasha_commands::Item;
 use kasha_types::ClusterTime;
-use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_types::limits::{RESULT_BYTES_MAX, VALUE_BYTES_MAX};
 use kasha_wire::operation::Words;
 
 use super::ends::{End, Given};
@@ -164,9 +164,14 @@ impl<'a> Run<'_, 'a> {
 
     pub(super) fn get_several(&mut self, keys: Words<'a>) -> Replied {
         self.reply(Item::List(u32::try_from(keys.len()).expect("its limit")));
+        let mut is_too_large = false;
         for key in keys {
-            let seen = self.see(key);
-            self.reply_string(&seen);
+            let seen = self.see(key); // all of them, for what its answer waits for
+            if !is_too_large {
+                self.reply_string(&seen);
+            }
+            // Beyond that nobody is answered, and a thousand values would be a gigabyte.
+            is_too_large |= self.draft.result().len() > RESULT_BYTES_MAX;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! One shard's log and store, driven as a node drives them: a completion record with every update, replay, freeing.
 #![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
 
+use kasha_commands::Command;
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
-use kasha_store::{ReadResult, SpareDraft, Store};
+use kasha_store::{Flushed, ReadResult, SpareDraft, Store};
 use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId, key_hash};
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::{CommandBuffer, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
 pub const SEGMENT: u32 = 64 * 1024;
@@ -100,6 +101,13 @@ impl Replica {
                     );
                 }
                 dead.push(at);
+                dead.extend(self.store.forget_flush(table));
+            }
+            EntryKind::TableFlushed => {
+                if self.store.replay_flush(at, payload, |at| dead.push(at)) {
+                    let mut cursor = IndexCursor::default();
+                    while !self.store.sweep_slice(&self.log, &mut cursor, SLICE, |at| dead.push(at)) {}
+                }
             }
             EntryKind::Completion => dead.extend(self.completion.replace(at)),
             EntryKind::SegmentFreed => {
@@ -202,6 +210,35 @@ impl Replica {
         self.append(EntryKind::TableDropped, &table.0.to_le_bytes());
     }
 
+    /// Flushes a table. Gives the version that its keys' versions are above from then on; `None`: the table has none with a value.
+    pub fn flush(&mut self, table: TableId) -> Option<u64> {
+        let end = self.log.end().offset;
+        let command = CommandBuffer::new(Command::FlushDb.row(), [&b"0"[..]]).expect("a key");
+        let mut parts = PartsBuffer::default();
+        parts.push(table, &PartOperation::Command(command.as_command()));
+        let has_keys = self.store.keys_of(table) > 0;
+        let (_, changes) = self.execute_raw(table, &Update::Transaction { parts: parts.as_parts() });
+        assert_eq!((changes, self.store.keys_of(table)), (has_keys, 0));
+        let mut entries = self.log.groups_from(end).flat_map(|group| group.entries);
+        let flush = entries.find(|(_, entry)| entry.kind == EntryKind::TableFlushed);
+        flush.map(|(_, entry)| Flushed::decode(entry.payload).expect("a flush").version)
+    }
+
+    /// What a primary does between requests: some of what was flushed leaves the index.
+    pub fn sweep(&mut self, cursor: &mut IndexCursor) -> bool {
+        let mut dead = Vec::new();
+        let is_through = self.store.sweep_slice(&self.log, cursor, 1, |at| dead.push(at));
+        dead.into_iter().for_each(|at| self.log.kill(at));
+        is_through
+    }
+
+    pub fn sweep_all(&mut self) {
+        while self.store.has_flushed() {
+            let mut cursor = IndexCursor::default();
+            while !self.sweep(&mut cursor) {}
+        }
+    }
+
     /// What a primary does when it begins to serve: a replay may have brought dropped tables back.
     pub fn drop_tables_but(&mut self, tables: &[TableId]) {
         let gone: Vec<_> = self.store.tables().filter(|table| !tables.contains(table)).collect();
@@ -226,6 +263,7 @@ impl Replica {
             let was_known = match kind {
                 EntryKind::Object => self.store.forget_object(&self.log, at),
                 EntryKind::VersionFloor => self.store.forget_floor_entry(at),
+                EntryKind::TableFlushed => self.store.forget_flush_entry(at, self.log.entry(at).payload),
                 EntryKind::Completion => self.completion.take_if(|known| *known == at).is_some(),
                 _ => false,
             };

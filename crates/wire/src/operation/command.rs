@@ -55,7 +55,7 @@ impl<'a> Command<'a> {
             take_word(reader)?;
         }
         let command = Self { row, count, words: &before[..before.len() - reader.rest().len()] };
-        if !row.arity.allows(count as usize + 1) {
+        if !row.arity.allows(count as usize + 1) || (row.is_of_table() && count != 1) {
             return Err(DecodeError::Invalid("the number of a command's words"));
         }
         command.check_limits().map_err(|_| DecodeError::TooLarge("a key of a command, or their number"))?;
@@ -90,7 +90,7 @@ impl<'a> Command<'a> {
     #[must_use]
     pub fn only_frees(&self) -> bool {
         match self.row.command {
-            Name::Del | Name::Unlink => true,
+            Name::Del | Name::FlushDb | Name::Unlink => true,
             Name::Expire | Name::PExpire => {
                 self.words().nth(1).is_some_and(|time| number(time).is_some_and(|n| n <= 0))
             }
@@ -110,8 +110,17 @@ impl<'a> Command<'a> {
         Words { bytes: self.words, left: self.count as usize }
     }
 
+    /// Whether it touches all keys of its table; its only word is a key that says in which shard.
+    #[must_use]
+    pub fn is_of_table(&self) -> bool {
+        self.row.is_of_table()
+    }
+
     /// Calls `each` with every key, in the order of the row's ranges.
     pub fn for_each_key(&self, mut each: impl FnMut(&'a [u8])) {
+        if self.is_of_table() {
+            return self.words().for_each(each);
+        }
         let whole = self.count as usize + 1;
         for spec in self.row.keys {
             if spec.is_first() {
@@ -125,6 +134,9 @@ impl<'a> Command<'a> {
     /// How many keys it has; the same key may come twice.
     #[must_use]
     pub fn keys(&self) -> usize {
+        if self.is_of_table() {
+            return 1;
+        }
         self.row.keys.iter().map(|spec: &KeySpec| spec.count(self.count as usize + 1)).sum()
     }
 
@@ -160,7 +172,8 @@ impl<'a> Command<'a> {
         }
         out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
         let command = Self { row, count, words: &out[count_at + 4..] };
-        let is_one = row.arity.allows(count as usize + 1) && command.check_limits().is_ok();
+        let are_right = row.arity.allows(count as usize + 1) && (!row.is_of_table() || count == 1);
+        let is_one = are_right && command.check_limits().is_ok();
         is_one.then_some(command)
     }
 

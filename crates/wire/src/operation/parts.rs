@@ -61,6 +61,8 @@ struct Summary {
     can_be_a_batch: bool,
     /// None may change anything, or demands something.
     only_read: bool,
+    /// One of them touches all keys of its table.
+    touch_everything: bool,
 }
 
 impl Summary {
@@ -72,6 +74,7 @@ impl Summary {
         level: Level::FIRST,
         can_be_a_batch: true,
         only_read: true,
+        touch_everything: false,
     };
 
     /// One more part; `first`: the table of the first.
@@ -87,7 +90,9 @@ impl Summary {
         self.know_time_of_day |= part.operation.knows_time_of_day();
         self.only_free &= part.operation.only_frees();
         self.level = self.level.max(part.operation.row().level);
-        self.can_be_a_batch &= part.table == first && !is_check;
+        let is_of_table = part.operation.touches_everything();
+        self.touch_everything |= is_of_table;
+        self.can_be_a_batch &= part.table == first && !is_check && !is_of_table;
         self.only_read &= only_reads;
     }
 }
@@ -102,6 +107,7 @@ impl Summary {
             level: self.level.max(other.level),
             can_be_a_batch: self.can_be_a_batch & other.can_be_a_batch,
             only_read: self.only_read & other.only_read,
+            touch_everything: self.touch_everything | other.touch_everything,
         }
     }
 }
@@ -272,6 +278,12 @@ impl<'a> PartOperation<'a> {
         each(found.0.expect("a part has a key"));
     }
 
+    /// Whether it touches all keys of its table.
+    #[must_use]
+    pub fn touches_everything(&self) -> bool {
+        matches!(self, Self::Command(command) if command.is_of_table())
+    }
+
     /// How many keys it has.
     fn keys(&self) -> usize {
         match self {
@@ -437,6 +449,14 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn only_read(&self) -> bool {
         self.summary.only_read
+    }
+
+    /// Whether one of them touches all keys of its table: then their footprint has [`KeyHash::EVERYTHING`].
+    ///
+    /// [`KeyHash::EVERYTHING`]: kasha_types::KeyHash::EVERYTHING
+    #[must_use]
+    pub fn touch_everything(&self) -> bool {
+        self.summary.touch_everything
     }
 
     /// Whether they are of one table, and none demands something that keeps the others from running (R10.17).

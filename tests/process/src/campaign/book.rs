@@ -255,7 +255,7 @@ impl From<Replaced> for Told {
 }
 
 /// The name of a value, without its padding, which `load` looks at.
-fn name_of(bytes: &[u8]) -> String {
+pub(super) fn name_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('.').to_owned()
 }
 

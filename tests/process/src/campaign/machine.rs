@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::ballast;
 use super::net::Net;
-use super::plan::{Kept, Shape, Who};
+use super::plan::{Databases, Kept, Shape, Who};
 use super::power::{Lost, forget, lose_power};
 use super::{Failure, broken};
 use crate::process::bare_command;
@@ -138,6 +138,9 @@ impl Machine {
             if shape.group {
                 say("control", net.control(node).to_string());
             }
+            if shape.redis.is_some() {
+                say("redis", net.redis(node).to_string());
+            }
         }
         // A folder in place of one that is lost begins no cluster, whoever is up when it starts.
         if self.who == shape.hub() && self.replaced == 0 {
@@ -148,6 +151,9 @@ impl Machine {
             say("group", shape.members().to_string());
             say("durability", if shape.fsync { "fsync" } else { "replicated" }.to_owned());
             words.push("--host-coordinator".to_owned());
+        }
+        if shape.redis == Some(Databases::Spread) {
+            words.push("--redis-spread".to_owned());
         }
         words
     }

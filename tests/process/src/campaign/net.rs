@@ -16,6 +16,7 @@ use crate::process::die_with_this_thread;
 
 const COORDINATOR_PORT: u16 = 7400;
 const NODE_PORT: u16 = 7401;
+const REDIS_PORT: u16 = 6379;
 
 /// The network, and the place of each process on it.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ impl Net {
                 None
             }
         };
-        let first_port = if lab.is_some() { 0 } else { free_ports(1 + 3 * plan.shape.nodes) };
+        let first_port = if lab.is_some() { 0 } else { free_ports(2 + 4 * plan.shape.nodes) };
         Ok(Self { lab, link, first_port, nodes, own_coordinator: plan.shape.own_coordinator })
     }
 
@@ -101,6 +102,30 @@ impl Net {
         }
     }
 
+    /// Where a node speaks the Redis protocol.
+    #[must_use]
+    pub fn redis(&self, node: u16) -> SocketAddr {
+        match self.lab {
+            Some(_) => (self.ip(Who::Node(node)), REDIS_PORT).into(),
+            None => local(self.first_port + 3 * u16::try_from(self.nodes).expect("few") + node),
+        }
+    }
+
+    /// Where a proxy beside the clients speaks it.
+    #[must_use]
+    pub fn proxy(&self) -> SocketAddr {
+        match &self.lab {
+            Some(lab) => (lab.host(self.clients()).address(), REDIS_PORT).into(),
+            None => local(self.first_port + 4 * u16::try_from(self.nodes).expect("few") + 1),
+        }
+    }
+
+    /// Every node's address of the Redis protocol.
+    #[must_use]
+    pub fn redis_nodes(&self) -> Vec<SocketAddr> {
+        (1..=self.nodes).map(|node| self.redis(u16::try_from(node).expect("few"))).collect()
+    }
+
     /// The addresses that clients begin with.
     #[must_use]
     pub fn seeds(&self) -> Vec<String> {
@@ -111,9 +136,21 @@ impl Net {
     ///
     /// # Errors
     /// If it does not start.
-    pub fn spawn(&self, who: Who, mut command: Command) -> io::Result<Child> {
+    pub fn spawn(&self, who: Who, command: Command) -> io::Result<Child> {
+        self.spawn_at(self.host(who), command)
+    }
+
+    /// Starts a process beside the clients. It dies with this one.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn spawn_beside_clients(&self, command: Command) -> io::Result<Child> {
+        self.spawn_at(self.clients(), command)
+    }
+
+    fn spawn_at(&self, host: usize, mut command: Command) -> io::Result<Child> {
         match &self.lab {
-            Some(lab) => lab.host(self.host(who)).spawn(command),
+            Some(lab) => lab.host(host).spawn(command),
             None => {
                 die_with_this_thread(&mut command);
                 command.spawn()

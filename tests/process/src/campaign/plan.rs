@@ -31,6 +31,15 @@ pub enum Who {
     NextToLeader,
 }
 
+/// Where the keys are that programs of Redis use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Databases {
+    /// Each database is in one shard.
+    OneShard,
+    /// Each is in all shards.
+    Spread,
+}
+
 /// The size and the settings of a cluster.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -58,6 +67,8 @@ pub struct Shape {
     pub has_ballast: bool,
     /// The delay of each link.
     pub delay: Duration,
+    /// Whether there are programs of Redis, too, at the nodes' ports and at a proxy.
+    pub redis: Option<Databases>,
 }
 
 /// Which of the changes that no fsync covered are on the platter after a loss of power.
@@ -172,7 +183,11 @@ impl Plan {
     #[must_use]
     pub fn draw(seed: u64, long: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let shape = Shape::draw(&mut rng);
+        let mut shape = Shape::draw(&mut rng);
+        // From a stream of its own, which moves no other draw.
+        let mut of_redis = Rng::new(seed ^ 0x4E5B);
+        let databases = *of_redis.pick(&[Databases::OneShard, Databases::Spread]);
+        shape.redis = of_redis.chance(1, 2).then_some(databases);
         let count = if long { 5 } else { 3 };
         let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
         // The measured phases come first: later, some nodes are taken back more slowly because of earlier faults.
@@ -190,6 +205,15 @@ impl Plan {
             |event: &Event| matches!(event.fault, Fault::Drift(_, ppm) if ppm.unsigned_abs() > DRIFT_WITHIN_PPM);
         let reads_unjudged = phases.iter().flatten().any(is_beyond);
         Self { seed, shape, phases, measured, reads_unjudged }
+    }
+
+    /// Whether bytes between hosts may be lost: then a side of a connection may not hear for long that the other one has ended it.
+    #[must_use]
+    pub fn loses_bytes(&self) -> bool {
+        let loses = |event: &Event| {
+            matches!(event.fault, Fault::Cut(..) | Fault::CutOff(_) | Fault::Rough(..) | Fault::Jump(..))
+        };
+        self.phases.iter().flatten().any(loses)
     }
 
     /// Whether every shard serves during this phase, and not only behind it: in its minute one node of a group is away, the leader's, and
@@ -250,6 +274,7 @@ impl Shape {
             group,
             small_disk: small_disk.map(number),
             delay: Duration::from_micros(*rng.pick(&[0, 200, 1000])),
+            redis: None,
         }
     }
 
@@ -545,6 +570,7 @@ impl fmt::Display for Plan {
             small_disk,
             has_ballast,
             delay,
+            redis,
             ..
         } = &self.shape;
         let durability = if *fsync { "fsync" } else { "replicated" };
@@ -560,6 +586,11 @@ impl fmt::Display for Plan {
         }
         if *has_ballast {
             write!(f, ", most of the memory is filled and overwritten")?;
+        }
+        match redis {
+            None => {}
+            Some(Databases::OneShard) => write!(f, ", programs of Redis, databases in one shard")?,
+            Some(Databases::Spread) => write!(f, ", programs of Redis, databases spread")?,
         }
         if self.reads_unjudged {
             write!(f, "; clocks beyond their bound: reads are not judged")?;
@@ -616,6 +647,12 @@ mod tests {
         assert!(kinds.len() >= 12, "{kinds:?}");
         let with_ballast = plans.iter().filter(|plan| plan.shape.has_ballast).count();
         assert!((80..=120).contains(&with_ballast), "{with_ballast} of 200 plans have ballast");
+        let with_redis = |wanted| plans.iter().filter(|plan| plan.shape.redis == wanted).count();
+        let [without, one, spread] = [None, Some(Databases::OneShard), Some(Databases::Spread)].map(with_redis);
+        assert!(
+            (80..=120).contains(&without) && one >= 35 && spread >= 35,
+            "{without}, {one} and {spread} of 200 plans"
+        );
         assert!(plans.iter().any(|plan| plan.reads_unjudged) && plans.iter().any(|plan| !plan.reads_unjudged));
     }
 }

@@ -3,24 +3,41 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use super::alone::Kind;
 use super::ballast::Ballast;
-use super::book::{Ended, Record, save};
+use super::book::{Book, Ended, Record, save};
 use super::field::Field;
 use super::judge::{judge, judge_transactions};
+use super::lines::Lines;
 use super::load::{Load, READER};
 use super::plan::{Event, Plan};
 use super::probe::{Probe, Seen};
+use super::redis::RedisLoad;
 use super::table::Table;
 use super::{Failure, broken, sums};
 use crate::process::list;
 
 /// Answers that every task must get in a whole cluster.
 const ANSWERS: u64 = 20;
+
+/// The clients of a round.
+struct Loads {
+    load: Load,
+    redis: Option<RedisLoad>,
+}
+
+impl Loads {
+    /// Waits until every task and program was answered so often again.
+    fn go_on(&mut self) -> Result<(), Failure> {
+        self.load.goes_on(ANSWERS)?;
+        self.redis.as_mut().map_or(Ok(()), |redis| redis.goes_on(ANSWERS))
+    }
+}
 
 /// Runs a plan in an empty folder.
 ///
@@ -32,10 +49,11 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     let mut field = Field::new(plan, folder, with_lab)?;
     field.begin()?;
     let ballast = plan.shape.has_ballast.then(|| Ballast::start(field.net(), &plan.shape, plan.seed)).transpose()?;
-    let mut load = Load::start(field.net(), plan.seed)?;
-    if let Err(failure) = suffer(plan, &mut field, &load, table) {
+    let redis = RedisLoad::start(field.net(), plan, folder)?;
+    let mut loads = Loads { load: Load::start(field.net(), plan.seed)?, redis };
+    if let Err(failure) = suffer(plan, &mut field, &mut loads, table) {
         // The history up to the failure may show a worse error.
-        return Err(match verdict(&load, plan, folder) {
+        return Err(match verdict(&loads, plan, folder) {
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
             Err(Failure::Half(why)) => Failure::Half(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
@@ -44,9 +62,15 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     if let Some(ballast) = ballast {
         println!("    ballast: {}; {}", ballast.end()?, cleaned(&field.status().map_err(Failure::Stuck)?));
     }
-    let counters = load.end(field.net())?;
-    let (count, problems) = sums::check(&load.book().records(), &counters);
-    let verdict = verdict(&load, plan, folder);
+    let counters = loads.load.end(field.net())?;
+    let (mut count, mut problems) = sums::check(&loads.load.book().records(), &counters);
+    if let Some(redis) = &mut loads.redis {
+        let counters = redis.end(field.net(), plan)?;
+        let (more, wrong) = sums::check(&redis.shared().book.records(), &counters);
+        count += more;
+        problems.extend(wrong);
+    }
+    let verdict = verdict(&loads, plan, folder);
     if !problems.is_empty() && !matches!(verdict, Err(Failure::Half(_))) {
         return Err(Failure::Wrong(few("sums", &problems)));
     }
@@ -54,17 +78,17 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     verdict
 }
 
-fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Result<(), Failure> {
-    load.goes_on(ANSWERS)?;
+fn suffer(plan: &Plan, field: &mut Field, loads: &mut Loads, table: &mut Table) -> Result<(), Failure> {
+    loads.go_on()?;
     for (index, phase) in plan.phases.iter().enumerate() {
         let phase = field.named(phase)?;
         match (plan.measured.get(&index), &phase[..]) {
-            (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, load, table)?,
-            _ if plan.is_served_throughout(index) => endure(index, &phase, field, load)?,
+            (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, loads, table)?,
+            _ if plan.is_served_throughout(index) => endure(index, &phase, field, loads)?,
             _ => {
                 field.suffer(&phase)?;
                 field.becomes_whole()?;
-                load.goes_on(ANSWERS)?;
+                loads.go_on()?;
             }
         }
     }
@@ -72,11 +96,11 @@ fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Res
 }
 
 /// Causes the faults of a phase in which every shard must answer before anything heals.
-fn endure(phase: usize, events: &[Event], field: &mut Field, load: &Load) -> Result<(), Failure> {
+fn endure(phase: usize, events: &[Event], field: &mut Field, loads: &mut Loads) -> Result<(), Failure> {
     let probe = Probe::start(field.net(), format!("probe:{phase}"))?;
     field.suffer(events)?;
     field.becomes_whole()?;
-    load.goes_on(ANSWERS)?;
+    loads.go_on()?;
     let (from, to) = field.moments().expect("a fault began");
     let seen = probe.end()?;
     let is_silent = |seen: &&Seen| seen.answers_between(from, to) < ANSWERS;
@@ -95,7 +119,7 @@ fn measure(
     phase: usize,
     event: &Event,
     field: &mut Field,
-    load: &Load,
+    loads: &mut Loads,
     table: &mut Table,
 ) -> Result<(), Failure> {
     let probe = Probe::start(field.net(), format!("probe:{phase}"))?;
@@ -103,7 +127,7 @@ fn measure(
     let (led, touched) = field.struck_by(&event.fault, &before);
     field.suffer(std::slice::from_ref(event))?;
     field.becomes_whole()?;
-    load.goes_on(ANSWERS)?;
+    loads.go_on()?;
     let (began, over) = field.moments().expect("a fault began");
     let seen = probe.end()?;
     let moment = if kind.counts_from_end() { over } else { began };
@@ -155,13 +179,40 @@ fn membership(status: &Json) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-fn verdict(load: &Load, plan: &Plan, folder: &Path) -> Result<(), Failure> {
-    let book = load.book();
+/// What was written down on one way into the cluster.
+struct History<'r> {
+    /// What the names of its files begin with.
+    name: &'static str,
+    book: &'r Book,
+    lines: &'r Lines,
+}
+
+fn verdict(loads: &Loads, plan: &Plan, folder: &Path) -> Result<(), Failure> {
+    let mut histories = vec![History { name: "", book: loads.load.book(), lines: loads.load.transactions().lines() }];
+    if let Some(redis) = &loads.redis {
+        let shared = redis.shared();
+        println!("    programs of Redis hung up {} times", shared.hung_up.load(Ordering::Relaxed));
+        histories.push(History { name: "redis-", book: &shared.book, lines: &shared.lines });
+    }
+    // All are judged: what one of them shows may be worse.
+    let mut verdicts: Vec<_> = histories.iter().filter_map(|history| verdict_on(history, plan, folder).err()).collect();
+    verdicts.sort_by_key(|failure| match failure {
+        Failure::Half(_) => 0,
+        Failure::Wrong(_) => 1,
+        Failure::Broken(_) | Failure::Stuck(_) | Failure::Crashed(_) | Failure::Undecided(_) => 2,
+    });
+    verdicts.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn verdict_on(&History { name, book, lines }: &History<'_>, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     let records = book.records();
     let count = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
     let (executed, not_executed) = (count(Ended::Executed), count(Ended::NotExecuted));
     let unknown = count(Ended::Unknown);
-    println!("    {} operations: {executed} executed, {not_executed} not executed, {unknown} unknown", records.len());
+    println!(
+        "    {name}{} operations: {executed} executed, {not_executed} not executed, {unknown} unknown",
+        records.len()
+    );
     let halves = book.halves();
     if !halves.is_empty() {
         return Err(Failure::Half(few("of transfers", &halves)));
@@ -170,20 +221,20 @@ fn verdict(load: &Load, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     if !problems.is_empty() {
         return Err(Failure::Wrong(few("answers", &problems)));
     }
-    let history = folder.join("history.jsonl");
+    let history = folder.join(format!("{name}history.jsonl"));
     // These counters live so long that nobody could search an order of their operations.
     let is_left_out = |record: &Record| {
         let is_read = record.asked.op == "get" && record.asked.client != READER;
         record.asked.key.starts_with("sum:") || (plan.reads_unjudged && is_read)
     };
     save(records.iter().filter(|record| !is_left_out(record)), &history).map_err(broken("no history"))?;
-    let transactions = folder.join("transactions.jsonl");
-    load.transactions().save(&transactions, !plan.reads_unjudged).map_err(broken("no history of transactions"))?;
+    let transactions = folder.join(format!("{name}transactions.jsonl"));
+    lines.save(&transactions, !plan.reads_unjudged).map_err(broken("no history of transactions"))?;
     // Both are asked: what one cannot decide the other may.
     let (porcupine, cycles) = (judge(&history), judge_transactions(&transactions));
     let said = [("porcupine", &porcupine), ("cycles", &cycles)];
-    for (name, said) in said.into_iter().filter_map(|(name, said)| Some((name, said.as_ref().ok()?))) {
-        println!("    {name}: {said}");
+    for (judge, said) in said.into_iter().filter_map(|(judge, said)| Some((judge, said.as_ref().ok()?))) {
+        println!("    {name}{judge}: {said}");
     }
     match (porcupine, cycles) {
         (Err(Failure::Wrong(one)), Err(Failure::Wrong(other))) => Err(Failure::Wrong(format!("{one}\n{other}"))),

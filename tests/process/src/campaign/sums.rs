@@ -55,7 +55,7 @@ impl Account {
 #[must_use]
 pub fn check(records: &[Record], found: &BTreeMap<String, i64>) -> (usize, Vec<String>) {
     let (mut accounts, mut problems) = (BTreeMap::<&str, Account>::new(), Vec::new());
-    for record in records.iter().filter(|record| record.asked.model == "counter") {
+    for record in records.iter().filter(|record| matches!(record.asked.model, "counter" | "redis-counter")) {
         accounts.entry(&record.asked.key).or_default().enter(record, &mut problems);
     }
     for (key, account) in &mut accounts {

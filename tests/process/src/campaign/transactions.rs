@@ -5,53 +5,26 @@
 //! all that was appended to it. Single operations, snapshots and interactive transactions are transactions of the history like all
 //! others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kasha_client::{Client, Commit, Error, PartId, Table, TransactionOutcome, UpdateCall, Value};
 use kasha_machine::Rng;
-use serde::Serialize;
 
 use super::book::{Book, Ended};
+use super::lines::{Lines, Step};
 
 /// Lists, and registers, that are in use at once.
 const KEYS: u64 = 4;
 /// Uses of a list before another takes its place: whoever reads a list reads all of it.
 const USES: u64 = 120;
 
-/// One step of a transaction, as `tests/cycles/history.go` has it.
-#[derive(Clone, Debug, Default, Serialize)]
-struct Step {
-    op: &'static str,
-    key: String,
-    value: String,
-    version: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Vec<String>>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Line {
-    client: u32,
-    call: u64,
-    #[serde(rename = "return")]
-    told_at: u64,
-    outcome: Ended,
-    ops: Vec<Step>,
-}
-
 /// The transactions of a round.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    lines: Mutex<Vec<Line>>,
-    /// Those that have not ended, by their calls. Nobody knows whether they happen.
-    open: Mutex<BTreeMap<u64, Line>>,
+    lines: Lines,
     uses: AtomicU64,
     values: AtomicU64,
 }
@@ -90,9 +63,8 @@ fn is_list(key: &str) -> bool {
 /// What a read of a key says.
 fn read_of(key: &str, bytes: Option<&[u8]>, version: u64) -> Step {
     let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
-    let values = is_list(key).then(|| text.split_whitespace().map(str::to_owned).collect());
-    let value = if is_list(key) { String::new() } else { text };
-    Step { op: "read", key: key.to_owned(), value, version, values }
+    let value = if is_list(key) { Step::of_list(key, &text) } else { Step { value: text, ..Step::default() } };
+    Step { op: "read", key: key.to_owned(), version, ..value }
 }
 
 fn read_of_value(key: &str, value: Option<&Value>) -> Step {
@@ -146,10 +118,6 @@ async fn once_or_twice<T: PartialEq + Debug + Send + 'static>(
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Transactions {
     /// Does something, whatever comes of it.
     pub async fn use_some(&self, actor: Actor<'_>, rng: &mut Rng) {
@@ -175,24 +143,11 @@ impl Transactions {
 
     /// A transaction begins now, with these writes. Returns its call, which is also its name.
     fn begin(&self, actor: Actor<'_>, plans: &[Plan]) -> u64 {
-        let mut open = lock(&self.open);
-        let call = actor.book.now().max(open.keys().last().map_or(0, |last| last + 1));
-        let line = Line { client: actor.number, call, told_at: 0, outcome: Ended::Unknown, ops: writes_of(plans) };
-        open.insert(call, line);
-        call
-    }
-
-    /// An interactive one writes this.
-    fn plans(&self, call: u64, plans: &[Plan]) {
-        lock(&self.open).entry(call).and_modify(|line| line.ops = writes_of(plans));
+        self.lines.begin(actor.number, actor.book, writes_of(plans))
     }
 
     fn write(&self, actor: Actor<'_>, call: u64, outcome: Ended, ops: Vec<Step>) {
-        let told_at = if outcome == Ended::Executed { actor.book.now().max(call) } else { 0 };
-        // As `save` locks them, so that a line is always in one of the two.
-        let mut lines = lock(&self.lines);
-        lock(&self.open).remove(&call);
-        lines.push(Line { client: actor.number, call, told_at, outcome, ops });
+        self.lines.write(actor.number, actor.book, call, outcome, ops);
     }
 
     /// What became of a transaction that was not executed. Reads of it say nothing.
@@ -325,7 +280,7 @@ impl Transactions {
             plans.push(plan);
         }
         steps.extend(plans.iter().map(Plan::step));
-        self.plans(call, &plans);
+        self.lines.plans(call, writes_of(&plans));
         match transaction.commit().await {
             Ok(Commit::Committed) => self.write(actor, call, Ended::Executed, steps),
             Ok(Commit::Conflict(_)) => {
@@ -340,9 +295,7 @@ impl Transactions {
     /// # Errors
     /// If one cannot be read.
     pub async fn read_all(&self, actor: Actor<'_>) -> Result<(), String> {
-        let keys: BTreeSet<String> =
-            lock(&self.lines).iter().flat_map(|line| &line.ops).map(|step| step.key.clone()).collect();
-        for key in keys {
+        for key in self.lines.keys() {
             let call = self.begin(actor, &[]);
             let value = actor.table.get(&key).await.map_err(|error| format!("reading {key} in the end: {error}"))?;
             self.write(actor, call, Ended::Executed, vec![read_of_value(&key, value.as_ref())]);
@@ -350,17 +303,9 @@ impl Transactions {
         Ok(())
     }
 
-    /// Saves the history: all of it, or only what writes.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path, with_reads: bool) -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        let is_saved = |line: &&Line| with_reads || line.ops.iter().any(|step| step.op != "read");
-        for line in lock(&self.lines).iter().chain(lock(&self.open).values()).filter(is_saved) {
-            serde_json::to_writer(&mut file, line)?;
-            file.write_all(b"\n")?;
-        }
-        file.flush()
+    /// The history so far.
+    #[must_use]
+    pub fn lines(&self) -> &Lines {
+        &self.lines
     }
 }

@@ -79,6 +79,7 @@ pub(crate) fn proposal_of(body: &Body<'_>, shard: ShardId) -> Option<Proposal> {
     for part in own.iter() {
         let keys = if part.operation.changes_its_keys() { &mut writes } else { &mut reads };
         part.operation.for_each_key(|key| keys.push(kasha_types::key_hash(part.table, key)));
+        writes.extend(part.operation.touches_everything().then_some(kasha_types::KeyHash::EVERYTHING));
     }
     writes.extend(body.operation_key_hash().filter(|_| !planted::is_on(Bug::PartKeyUnlocked)));
     let participants = participants.iter().map(|(shard, _)| shard).collect();
