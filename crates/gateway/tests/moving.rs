@@ -418,6 +418,17 @@ fn r10_6_in_multi_all_is_one_transaction() {
 }
 
 #[test]
+fn r11_14_one_transaction_compares_only_so_much() {
+    let ([a, _], [b, _]) = keys();
+    let mut play = Play::new();
+    play.shards.put(a.as_bytes(), &[b'x'; 1000], 0);
+    play.shards.put(b.as_bytes(), &[b'x'; 1000], 0);
+    let lcs = format!("LCS {a} {b} LEN");
+    let told = play.exec(&[&lcs[..]; 6]);
+    assert_eq!((told.matches(":1000").count(), told.matches("send it alone").count()), (4, 2), "{told}");
+}
+
+#[test]
 fn in_multi_what_was_changed_before_is_not_moved() {
     let ([a, c], [b, _]) = keys();
     let mut play = Play::new();

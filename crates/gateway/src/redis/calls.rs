@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use kasha_client::session::{Again, CallId, CallOptions, Completion, Session, TransactionParts, WhyFailed, WhyNot};
 use kasha_commands::bit_op::COMBINES_TOO_MUCH;
 use kasha_commands::reply::check;
-use kasha_commands::{Class, Command as Name, Item, Items, LikenessOptions, ReplyWriter, Row};
+use kasha_commands::{
+    Class, Command as Name, Item, Items, LCS_CELLS_MAX, LCS_CELLS_OF_ALL_MAX, LCS_TOO_MUCH, LikenessOptions,
+    ReplyWriter, Row, lcs_cells,
+};
 use kasha_machine::Effects;
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
@@ -373,8 +376,8 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         Expected::One { checks, merge } => merged(&mut parts.skip(*checks), merge, out),
         Expected::Whole { checks, commands } => {
             out.item(Item::List(u32::try_from(commands.len()).expect("a limit")));
-            let mut parts = parts.skip(*checks);
-            commands.iter().for_each(|merge| merged(&mut parts, merge, out));
+            let (mut parts, mut cells) = (parts.skip(*checks), 0);
+            commands.iter().for_each(|merge| merged_with(&mut parts, merge, &mut cells, out));
         }
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
@@ -404,6 +407,16 @@ fn fails_a_check(result: &[u8], checks: usize) -> bool {
 ///
 /// What a node has said is looked at before it is told: who sends half a reply makes an error, and no other connection suffers.
 pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &mut ReplyWriter<'_>) {
+    merged_with(parts, merge, &mut 0, out);
+}
+
+/// The same of one of several commands. `cells`: what `LCS` has compared so far (R11.14).
+fn merged_with<'r>(
+    parts: &mut impl Iterator<Item = &'r [u8]>,
+    merge: &Merge,
+    cells: &mut usize,
+    out: &mut ReplyWriter<'_>,
+) {
     let replies: Vec<&[u8]> = parts.take(merge.parts()).collect();
     if replies.len() < merge.parts() || replies.iter().any(|reply| check(reply).is_err()) {
         return out
@@ -432,7 +445,12 @@ pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out
                 Some(Ok(Item::Bytes(bytes))) => bytes,
                 _ => &[],
             };
-            options.reply([string(0), string(1)], ReplyWriter(out.0));
+            let (strings, own) = ([string(0), string(1)], lcs_cells(string(0), string(1)));
+            *cells = cells.saturating_add(own);
+            match *cells > LCS_CELLS_OF_ALL_MAX && own <= LCS_CELLS_MAX {
+                true => out.item(Item::Error(LCS_TOO_MUCH)),
+                false => options.reply(strings, ReplyWriter(out.0)),
+            }
         }
         Merge::Moved(command, _) => out.item(moved(*command, &replies)),
     }
