@@ -25,7 +25,7 @@ mod table;
 pub use copy::copy_replaces;
 pub use find::{find, find_sub, find_told};
 pub use keys::{KeyFlags, KeySpec};
-pub use likeness::{LCS_CELLS_MAX, LikenessOptions, lcs_cells};
+pub use likeness::{LCS_CELLS_MAX, LCS_CELLS_OF_ALL_MAX, LCS_TOO_MUCH, LikenessOptions, lcs_cells};
 pub use once::Once;
 pub use reply::{Item, Items, ReplyWriter};
 pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row, TimeOfDay};

@@ -5,6 +5,12 @@ use crate::{Item, ReplyWriter};
 /// Products of the two lengths up to here are compared: more would hold up everybody else for longer than a turn may (R11.14).
 pub const LCS_CELLS_MAX: usize = 1024 * 1024;
 
+/// The same of all that is compared at once, for one request.
+pub const LCS_CELLS_OF_ALL_MAX: usize = 4 * LCS_CELLS_MAX;
+
+/// The reply to what would be more.
+pub const LCS_TOO_MUCH: &str = "ERR LCS compares too much in one transaction; send it alone";
+
 /// How many places of two strings are compared.
 #[must_use]
 pub fn lcs_cells(first: &[u8], second: &[u8]) -> usize {

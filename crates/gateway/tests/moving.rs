@@ -120,7 +120,8 @@ impl Shards {
 
     /// What the transaction comes to at each shard, perhaps under an operation key.
     fn decide(&mut self, body: &Body<'_>) -> BTreeMap<ShardId, Vec<u8>> {
-        let Some(key) = body.operation_key else { return self.execute(body) };
+        let Some(name) = body.operation_name() else { return self.execute(body) };
+        let key = &[name.first_key, b" ", name.operation_key].concat()[..];
         if let Some((run, fingerprint, kept)) = self.kept.get(key) {
             let participants = body.participants().expect("of several shards").iter();
             let repeated = |shard: ShardId| match *fingerprint == body.fingerprint() {
@@ -417,13 +418,29 @@ fn r10_6_in_multi_all_is_one_transaction() {
 }
 
 #[test]
+fn r11_14_one_transaction_compares_only_so_much() {
+    let ([a, _], [b, _]) = keys();
+    let mut play = Play::new();
+    play.shards.put(a.as_bytes(), &[b'x'; 1000], 0);
+    play.shards.put(b.as_bytes(), &[b'x'; 1000], 0);
+    let lcs = format!("LCS {a} {b} LEN");
+    let told = play.exec(&[&lcs[..]; 6]);
+    assert_eq!((told.matches(":1000").count(), told.matches("send it alone").count()), (4, 2), "{told}");
+}
+
+#[test]
 fn in_multi_what_was_changed_before_is_not_moved() {
     let ([a, c], [b, _]) = keys();
     let mut play = Play::new();
     let told = play.exec(&[&format!("APPEND {a} x"), &format!("RENAME {a} {b}")]);
     assert!(told.starts_with("-ERR 'rename' has keys of several shards") && told.contains("(K0301)"), "{told}");
-    assert!(play.shards.told.is_empty());
+    assert!(play.shards.held.is_empty());
     assert_eq!(play.told("EXEC"), "-ERR EXEC without MULTI\r\n");
+    let told = play.exec(&["FLUSHDB", &format!("RENAME {a} {b}")]);
+    assert!(told.starts_with("-ERR 'rename' has keys of several shards"), "{told}");
+    // What changes nothing is no change.
+    let told = play.exec(&["FLUSHDB nonsense", &format!("RENAME {a} {b}")]);
+    assert!(told.contains("-ERR syntax error\r\n-ERR no such key\r\n"), "{told}");
     // What it overwrites is another matter.
     play.shards.put(c.as_bytes(), b"v", 0);
     let told = play.exec(&[&format!("SET {b} x"), &format!("RENAME {c} {b}")]);
@@ -500,6 +517,10 @@ fn r4_9_what_moved_under_a_key_moves_once_and_is_told_again() {
         play.shards.held = held;
     }
     assert!(play.told(&format!("KASHA.ONCE 1 RENAME {a} {d}")).starts_with("-MISMATCH "));
+    assert!(
+        play.shards.kept.contains_key(format!("{a} 1").as_bytes())
+            && play.shards.kept.contains_key(format!("{b} 3").as_bytes())
+    );
 }
 
 #[test]

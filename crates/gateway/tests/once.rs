@@ -174,6 +174,9 @@ fn r4_9_watched_keys_are_demanded_and_their_refusal_is_not_kept() {
     refused.extend_from_slice(&4_u64.to_le_bytes());
     world.answer(&first, &refused);
     assert_eq!(world.said, "*-1\r\n+PONG\r\n");
+    let elsewhere = exec(&mut world, &[("{visits}b", 3), ("{visits}a", 2)], &["INCR", "visits"]);
+    assert_eq!(elsewhere.body().first_key().1, b"visits", "what is demanded has no part in the key's name");
+    world.answer(&elsewhere, &refused);
     let again = exec(&mut world, &[("visits", 4)], &["INCR", "visits"]);
     assert_eq!(again.operation_key(), first.operation_key());
     world.answer(&again, &refused);

@@ -1,6 +1,7 @@
 //! Transactions over several shards at one of their participants, whose other participant is played by the test.
 
 use crate::common::cluster::{Cluster, LIST, node};
+use crate::common::stories;
 use crate::common::two_shards::*;
 use crate::common::{Core, Heard, TABLE};
 use kasha_types::{ClientId, ListVersion, slot_of};
@@ -452,6 +453,11 @@ fn r4_9_a_check_that_failed_is_kept_by_the_participant_that_was_named_first() {
     assert_eq!(*code, OutcomeCode::NotCommitted as u8);
     let kept = (OutcomeCode::Repeated as u8, [&run((3, 1))[..], &[*code], rest].concat());
     assert_eq!(told_under_key(&mut cluster, 4, &own(4)), [kept]);
+}
+
+#[test]
+fn r4_9_a_refused_demand_leaves_its_operation_key_free() {
+    stories::a_refused_demand_leaves_its_operation_key_free();
 }
 
 #[test]

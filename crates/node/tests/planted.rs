@@ -14,6 +14,7 @@ const NOTICED: &[(Bug, fn(), &str)] = &[
     (Bug::DamageCopied, stories::a_damaged_segment_stops_its_node, "it was not found"),
     (Bug::FloorCopiedAsNew, stories::the_copy_of_a_floor_forgets_nobody, "a replay loses Completion"),
     (Bug::OperationKeyNotRecorded, stories::a_witness_keeps_one_of_two_under_one_operation_key, "nothing holds it up"),
+    (Bug::RefusalKept, stories::a_refused_demand_leaves_its_operation_key_free, "a refusal is kept"),
     (Bug::EarlyEndFast, batches::an_early_end_is_told_when_it_is_synced, "told before it was synced"),
     (Bug::EarlyEndUnrecorded, batches::how_far_it_came_is_an_outcome, "a delayed copy has run"),
     (Bug::ReplayEndsEarly, batches::a_replay_runs_it_whole_or_not_at_all, "a replay has ended early"),

@@ -248,6 +248,7 @@ mod tests {
         Bug::DamageCopied,
         Bug::FloorCopiedAsNew,
         Bug::OperationKeyNotRecorded,
+        Bug::RefusalKept,
         Bug::EarlyEndFast,
         Bug::EarlyEndUnrecorded,
         Bug::ReplayEndsEarly,

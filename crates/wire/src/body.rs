@@ -9,7 +9,7 @@
 //!     32      1  operation code (see the operation module); 33, 34: a transaction over several shards
 //!     33      1  bytes of the operation key, 0 = none
 //!     34      2  bit 15: it gives a key a lifetime; 14: its client says what the operation key stands for; 13: a refusal is not
-//!                kept. The others: of a transaction over several shards with an operation key, which part its client named first; else 0
+//!                kept. The others: of a transaction with an operation key, which part its client named first; else 0
 //!     36      4  table (of a transaction: its first part's)
 //!     40      8  with an operation key only: not after (ClusterTime milliseconds), R4.9
 //!      …      8  with a lifetime only: begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
@@ -62,6 +62,8 @@ pub struct Said {
     /// Whether it is kept under the key that a part has kept all others from running. If not, that was a demand that the program does not know
     /// of, or may make again.
     pub keeps_refusal: bool,
+    /// Which part of a transaction has the key that the operation key belongs to: what stands before it are demands.
+    pub first_part: u16,
 }
 
 fn is_distributed(code: u8) -> bool {
@@ -171,7 +173,11 @@ impl<'a> Body<'a> {
         }
         if first_part != 0 {
             let parts = match update {
-                Update::Transaction { parts } if is_distributed(code) && operation_key.is_some() => parts.count(),
+                Update::Transaction { parts }
+                    if operation_key.is_some() && (is_distributed(code) || flags & IS_SAID != 0) =>
+                {
+                    parts.count()
+                }
                 _ => 0,
             };
             if u32::from(first_part) >= parts {
@@ -267,7 +273,8 @@ impl<'a> Body<'a> {
         out.extend_from_slice(operation_key);
     }
 
-    /// Says what the operation key of an encoded body stands for, which does not say it yet.
+    /// Says what the operation key of an encoded body stands for, which does not say it yet. A transaction over several shards says already which
+    /// part was named first.
     ///
     /// # Panics
     /// If it has no operation key.
@@ -276,7 +283,8 @@ impl<'a> Body<'a> {
         let at = end_of_numbers(body);
         body.splice(at..at, said.fingerprint.to_le_bytes());
         let forgets = if said.keeps_refusal { 0 } else { FORGETS_REFUSAL };
-        let flags = flags_of(body) | IS_SAID | forgets;
+        let first_part = if is_distributed(body[CODE_AT]) { flags_of(body) & FIRST_PART } else { said.first_part };
+        let flags = flags_of(body) | IS_SAID | forgets | first_part;
         body[FLAGS_AT..FLAGS_AT + 2].copy_from_slice(&flags.to_le_bytes());
     }
 
@@ -288,7 +296,8 @@ impl<'a> Body<'a> {
             return None;
         }
         let fingerprint = self.bytes[..end_of_numbers(self.bytes)].last_chunk().expect("it has the number");
-        Some(Said { fingerprint: u64::from_le_bytes(*fingerprint), keeps_refusal: self.keeps_refusal() })
+        let (keeps_refusal, first_part) = (self.keeps_refusal(), self.first_part());
+        Some(Said { fingerprint: u64::from_le_bytes(*fingerprint), keeps_refusal, first_part })
     }
 
     /// Whether it is kept under its operation key that one of its parts has kept the others from running.
@@ -454,8 +463,9 @@ impl<'a> Body<'a> {
         self.operation_name().map(|name| name.hash())
     }
 
-    /// Which part the client of a transaction over several shards named first.
-    fn first_part(&self) -> u16 {
+    /// Which part the client of a transaction under an operation key named first.
+    #[must_use]
+    pub fn first_part(&self) -> u16 {
         flags_of(self.bytes) & FIRST_PART
     }
 
@@ -540,6 +550,7 @@ mod tests {
         let lifetime = Lifetime::from_millis(5).expect("not 0");
         let mut parts = PartsBuffer::default();
         parts.push(TableId(3), &PartOperation::Update(Update::expire(b"k", lifetime)));
+        parts.push(TableId(3), &PartOperation::Update(Update::delete(b"named")));
         let update = Update::Transaction { parts: parts.as_parts() };
         for (keeps_refusal, update) in [(true, Update::put(b"k", b"v")), (true, update), (false, update)] {
             let has_lifetime = update.has_lifetime();
@@ -553,13 +564,16 @@ mod tests {
             };
             let mut bytes = Vec::new();
             Body::encode(&head, Some(b"order-42"), &update, &mut bytes);
-            let said = Said { fingerprint: 77, keeps_refusal };
+            let first_part = u16::from(!keeps_refusal);
+            let said = Said { fingerprint: 77, keeps_refusal, first_part };
             assert_eq!(Body::decode(&bytes).expect("encoded here").said(), None);
             Body::say(&mut bytes, said);
             Body::renumber(&mut bytes, &head);
             let body = Body::decode(&bytes).expect("encoded here");
             assert_eq!((body.head, body.operation_key, body.update), (head, Some(&b"order-42"[..]), update));
             assert_eq!((body.said(), body.fingerprint(), body.keeps_refusal()), (Some(said), 77, keeps_refusal));
+            let first = if keeps_refusal { &b"k"[..] } else { b"named" };
+            assert_eq!(body.first_key(), (TableId(3), first));
             for wrong in [IS_SAID, IS_SAID | FORGETS_REFUSAL] {
                 let mut other = Vec::new();
                 Body::encode(&BodyHead { not_after: ClusterTime(0), ..head }, None, &update, &mut other);

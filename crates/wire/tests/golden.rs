@@ -195,6 +195,28 @@ fn operations() {
         assert_eq!(body.parts_at(ShardId(1)).unwrap().count(), 1);
         lines.push((format!("transaction {what}"), bytes));
     }
+    // What a client says of an operation key, of one shard and of several.
+    for said in [
+        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: true, first_part: 0 },
+        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: false, first_part: 1 },
+    ] {
+        let mut bytes = transaction.encoded();
+        Body::say(&mut bytes, said);
+        let body = Body::decode(&bytes).unwrap();
+        assert_eq!(
+            (body.head, body.update, body.said()),
+            (transaction.head, Update::Transaction { parts }, Some(said))
+        );
+        lines.push((format!("transaction, said, first part {}", said.first_part), bytes));
+        let mut bytes = Vec::new();
+        let (head, key) = (transaction.head, transaction.operation_key.as_deref());
+        Body::encode_distributed(&head, key, Coordination::AsPartsNeed, (&list, parts, 2), &mut bytes);
+        Body::say(&mut bytes, said);
+        let body = Body::decode(&bytes).unwrap();
+        assert_eq!(body.said(), Some(Said { first_part: 2, ..said }));
+        assert_eq!(body.keeper_of_refusal(), said.keeps_refusal.then_some(ShardId(3)));
+        lines.push((format!("transaction over several shards, said, keeps {}", said.keeps_refusal), bytes));
+    }
     for &Row { code, name, .. } in Read::ALL {
         let operation = crate::common::operations::Operation::one(code, 0);
         let mut bytes = vec![operation.read().code()];

@@ -93,7 +93,8 @@ impl Session {
         let table = all.as_parts().first_table().expect("some part");
         let head = BodyHead { table, ..body.head };
         let mut places = by_shard.values().flat_map(|(places, _)| places);
-        let first_part = places.position(|&place| place == 0).expect("some part was named first");
+        let named = usize::from(body.first_part());
+        let first_part = places.position(|&place| place == named).expect("some part was named first");
         let mut bytes = Vec::new();
         let (has_operation_key, arguments) = (body.operation_key.is_some(), (&list, all.as_parts(), first_part));
         Body::encode_distributed(&head, body.operation_key, Coordination::AsPartsNeed, arguments, &mut bytes);

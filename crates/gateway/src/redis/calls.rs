@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use kasha_client::session::{Again, CallId, CallOptions, Completion, Session, TransactionParts, WhyFailed, WhyNot};
 use kasha_commands::bit_op::COMBINES_TOO_MUCH;
 use kasha_commands::reply::check;
-use kasha_commands::{Class, Command as Name, Item, Items, LikenessOptions, ReplyWriter, Row};
+use kasha_commands::{
+    Class, Command as Name, Item, Items, LCS_CELLS_MAX, LCS_CELLS_OF_ALL_MAX, LCS_TOO_MUCH, LikenessOptions,
+    ReplyWriter, Row, lcs_cells,
+};
 use kasha_machine::Effects;
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
@@ -23,12 +26,13 @@ use super::unknown::{Key, Touched};
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 
-/// An operation key, its time to live in milliseconds, and what it stands for.
+/// An operation key, its time to live in milliseconds, what it stands for, and whether a refusal is kept under it.
 #[derive(Clone, Copy)]
 pub struct OperationKey<'k> {
     pub key: &'k [u8],
     pub millis: u64,
-    pub said: Said,
+    pub fingerprint: u64,
+    pub keeps_refusal: bool,
 }
 
 /// The reply to a request whose operation key stands for another one.
@@ -244,6 +248,8 @@ pub struct Together {
     shards: BTreeSet<ShardId>,
     changes: bool,
     touched: Touched,
+    /// So many parts are demands, which come first.
+    checks: u16,
 }
 
 impl Together {
@@ -274,7 +280,7 @@ impl Together {
     /// A demand on a watched key.
     pub fn check(&mut self, watched: &Watched) {
         let Watched { table, key, version } = watched;
-        self.changes = true;
+        (self.changes, self.checks) = (true, self.checks + 1);
         self.touched.keys.push((*table, key.clone()));
         self.parts.push(*table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(*version) }));
     }
@@ -290,6 +296,14 @@ impl Together {
 
     pub fn into_merges(self) -> Vec<Merge> {
         self.merges
+    }
+
+    /// The operation key belongs to the first key of the first command, if there is one: not to what is demanded, which may be another thing the next
+    /// time.
+    fn said(&self, once: &OperationKey<'_>) -> Said {
+        let OperationKey { fingerprint, keeps_refusal, .. } = *once;
+        let has_commands = self.parts.count() > u32::from(self.checks);
+        Said { fingerprint, keeps_refusal, first_part: if has_commands { self.checks } else { 0 } }
     }
 
     /// Makes the call. One command that only reads keys of one shard is a query. Several of them are a transaction, as what changes something: a
@@ -308,7 +322,8 @@ impl Together {
         let call = match is_query {
             false => {
                 let (table, operation) = self.parts.operation();
-                let (operation_key, said) = (once.map(|once| (once.key, once.millis)), once.map(|once| once.said));
+                let (operation_key, said) =
+                    (once.map(|once| (once.key, once.millis)), once.map(|once| self.said(&once)));
                 let options = CallOptions { deadline, operation_key, said, cancel_on_deadline: true, again };
                 session.update_encoded(now, table, &operation?, &options, out)
             }
@@ -362,8 +377,8 @@ pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter
         Expected::One { checks, merge } => merged(&mut parts.skip(*checks), merge, out),
         Expected::Whole { checks, commands } => {
             out.item(Item::List(u32::try_from(commands.len()).expect("a limit")));
-            let mut parts = parts.skip(*checks);
-            commands.iter().for_each(|merge| merged(&mut parts, merge, out));
+            let (mut parts, mut cells) = (parts.skip(*checks), 0);
+            commands.iter().for_each(|merge| merged_with(&mut parts, merge, &mut cells, out));
         }
         Expected::Versions { later, .. } if later.is_empty() => out.item(Item::Ok),
         Expected::Versions { .. } => {}
@@ -393,6 +408,16 @@ fn fails_a_check(result: &[u8], checks: usize) -> bool {
 ///
 /// What a node has said is looked at before it is told: who sends half a reply makes an error, and no other connection suffers.
 pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out: &mut ReplyWriter<'_>) {
+    merged_with(parts, merge, &mut 0, out);
+}
+
+/// The same of one of several commands. `cells`: what `LCS` has compared so far (R11.14).
+fn merged_with<'r>(
+    parts: &mut impl Iterator<Item = &'r [u8]>,
+    merge: &Merge,
+    cells: &mut usize,
+    out: &mut ReplyWriter<'_>,
+) {
     let replies: Vec<&[u8]> = parts.take(merge.parts()).collect();
     if replies.len() < merge.parts() || replies.iter().any(|reply| check(reply).is_err()) {
         return out
@@ -421,7 +446,12 @@ pub fn merged<'r>(parts: &mut impl Iterator<Item = &'r [u8]>, merge: &Merge, out
                 Some(Ok(Item::Bytes(bytes))) => bytes,
                 _ => &[],
             };
-            options.reply([string(0), string(1)], ReplyWriter(out.0));
+            let (strings, own) = ([string(0), string(1)], lcs_cells(string(0), string(1)));
+            *cells = cells.saturating_add(own);
+            match *cells > LCS_CELLS_OF_ALL_MAX && own <= LCS_CELLS_MAX {
+                true => out.item(Item::Error(LCS_TOO_MUCH)),
+                false => options.reply(strings, ReplyWriter(out.0)),
+            }
         }
         Merge::Moved(command, _) => out.item(moved(*command, &replies)),
     }
@@ -437,7 +467,7 @@ fn moved<'r>(command: Name, replies: &[&'r [u8]]) -> Item<'r> {
         (Name::Rename, ..) => Item::Ok,
         (Name::BitOp, _, Some(len @ Item::Number(_))) => len,
         (Name::BitOp, ..) => Item::Error(COMBINES_TOO_MUCH),
-        (Name::RenameNx, _, second) => number(second == Some(Item::Ok)),
+        (Name::RenameNx | Name::Copy, _, second) => number(second == Some(Item::Ok)),
         (_, first, _) => number(first == Some(Item::Ok)),
     }
 }

@@ -22,7 +22,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, TableId, Tick};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Read, Said};
+use kasha_wire::{Outcome, Read};
 
 use super::calls::{self, Expected, Merge, NoCall, OperationKey, Sending, Split, Together};
 use super::connection::Watched;
@@ -171,7 +171,7 @@ impl Moving {
         }
         let tries = Tries::new(now.after(COMMAND_DEADLINE));
         let (is_exec, watched) = (watched.is_some(), watched.unwrap_or_default());
-        let fingerprint = once.map_or(0, |once| once.said.fingerprint);
+        let fingerprint = once.map_or(0, |once| once.fingerprint);
         let once = once.map(|once| (once.key.to_vec(), once.millis));
         Ok(Self { said, watched, is_exec, needs, once, fingerprint, tries, read: BTreeMap::new(), stage: Stage::Pause })
     }
@@ -255,8 +255,9 @@ impl Moving {
         };
         let again = self.tries.again(on.session, on.now);
         // What is demanded is another matter in each try, and nothing is kept of it.
-        let said = Said { fingerprint: self.fingerprint, keeps_refusal: false };
-        let once = self.once.as_ref().map(|(key, millis)| OperationKey { key, millis: *millis, said });
+        let (fingerprint, keeps_refusal) = (self.fingerprint, false);
+        let once =
+            self.once.as_ref().map(|(key, millis)| OperationKey { key, millis: *millis, fingerprint, keeps_refusal });
         let sending = Sending { until: self.tries.until(), once, again };
         match together.call(on.now, &sending, on.session, on.out) {
             Ok(called) => {
@@ -359,6 +360,7 @@ impl Move<'_> {
                 let replaces =
                     copy_replaces(words[3..].iter().copied()).map_err(|text| NoCall::Refused(text.into()))?;
                 let (source, target) = (self.seen(words[1]), self.seen(words[2]));
+                self.look(Name::Exists, words[1])?;
                 match source {
                     Some(_) if replaces || target.is_none() => self.set(words[2], source)?,
                     _ => self.look(Name::Exists, words[2])?,

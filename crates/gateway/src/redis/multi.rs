@@ -9,7 +9,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, Tick, slot_of};
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
-use kasha_wire::{Outcome, Refusal, Said};
+use kasha_wire::{Outcome, Refusal};
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
@@ -156,20 +156,20 @@ pub(super) fn execute(
     let said = said(doing, connection);
     // What they choose counts for what is behind `EXEC`, and only if that runs.
     let chosen = std::mem::replace(&mut connection.database, database);
-    let said = match said {
+    let mut said = match said {
         Ok(said) => said,
         Err(missing) => return Begun::Blocked(Blocked::Table(missing)),
     };
     let watched = demands(connection);
     let once = once.map(|(key, millis)| {
-        let said = Said { fingerprint: fingerprint(connection, &said), keeps_refusal: watched.is_empty() };
-        OperationKey { key, millis, said }
+        let (fingerprint, keeps_refusal) = (fingerprint(connection, &said), watched.is_empty());
+        OperationKey { key, millis, fingerprint, keeps_refusal }
     });
     let mut together = Together::default();
     watched.iter().for_each(|watched| together.check(watched));
     let mut moves = false;
-    for one in &said {
-        let (table, row, words) = match one {
+    for one in &mut said {
+        let (table, row, words) = match &*one {
             Asked::Answered(reply) => {
                 together.push_answered(reply.clone());
                 continue;
@@ -186,7 +186,8 @@ pub(super) fn execute(
             Err(NoCall::Refused(text)) if flush::is_one(row) => {
                 let mut reply = Vec::new();
                 ReplyWriter(&mut reply).item(Item::Error(&text));
-                together.push_answered(reply);
+                together.push_answered(reply.clone());
+                *one = Asked::Answered(reply);
             }
             Err(NoCall::Refused(text)) => {
                 connection.queued = None;

@@ -12,7 +12,6 @@ use kasha_client::session::WhyNot;
 use kasha_commands::{Class, Command as Name, Item, Once, Row};
 use kasha_types::limits::{OPERATION_KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
 use kasha_types::{ConnId, TableId};
-use kasha_wire::Said;
 
 use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
@@ -108,8 +107,9 @@ pub(super) fn begin(
         return Begun::Blocked(Blocked::Unknown);
     }
     let commands = std::iter::once((table, row, once.command.to_vec()));
-    let said = Said { fingerprint: fingerprint(std::iter::empty(), commands), keeps_refusal: true };
-    doing.begin_alone(connection, (row, once.command), table, request, Some(OperationKey { key, millis, said }))
+    let fingerprint = fingerprint(std::iter::empty(), commands);
+    let once_key = OperationKey { key, millis, fingerprint, keeps_refusal: true };
+    doing.begin_alone(connection, (row, once.command), table, request, Some(once_key))
 }
 
 /// Begins `EXEC`. If it is refused, its transaction is over, as after any other refusal.

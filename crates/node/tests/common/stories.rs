@@ -1,12 +1,14 @@
 //! Stories that a test tells as they should end, and `planted.rs` with a rule left out.
 
-use kasha_types::{ClientId, ClusterTime};
-use kasha_wire::message::LeaseInfo;
+use kasha_types::{ClientId, ClusterTime, ListVersion};
+use kasha_wire::frame::Kind;
+use kasha_wire::message::{LeaseInfo, Told};
+use kasha_wire::operation::{Check, Condition, PartOperation, PartsBuffer};
 use kasha_wire::status::{Cleaning, ReplicaStatus};
-use kasha_wire::{BodyHead, RecordedVerdict, Update, message};
+use kasha_wire::{Body, BodyHead, OutcomeCode, RecordedVerdict, Said, Update, message};
 
 use super::cluster::{Cluster, LIST};
-use super::two_shards::{begun, key, put, under_key, verdict};
+use super::two_shards::{begun, first_here, key, put, under_key, verdict, word};
 use super::{Core, Heard, SHARD, TABLE};
 
 /// More segments than there are up to the record of client 1. (Others die before they are cleaned.)
@@ -67,6 +69,71 @@ pub fn a_witness_keeps_one_of_two_under_one_operation_key() {
     assert_eq!(verdict(&mut cluster, &other), RecordedVerdict::Conflict, "nothing holds it up");
     let another_name = under_key(b"another order", (5, 1), &[(TABLE, put(&y))], &[(TABLE, put(&first))]);
     assert_eq!(verdict(&mut cluster, &another_name), RecordedVerdict::Accepted);
+}
+
+fn said(mut body: Vec<u8>, fingerprint: u64) -> Vec<u8> {
+    Body::say(&mut body, Said { fingerprint, keeps_refusal: false, first_part: 0 });
+    body
+}
+
+fn results(cluster: &mut Cluster, client: u64, body: &[u8]) -> Vec<Vec<u8>> {
+    let mut heard = cluster.send(client, ListVersion::NONE, body);
+    cluster.settle();
+    heard.append(&mut cluster.heard(client));
+    let result = |heard| match heard {
+        Heard::Answer { result, .. } => result,
+        other => panic!("{other:?}"),
+    };
+    heard.into_iter().map(result).collect()
+}
+
+/// A program that is refused because a watched key has changed tries again, with what the key is then, under the same operation key: it is no other
+/// operation, and hears of no earlier refusal. Once it has run, it is told what it was told, whatever it demands (R4.9, R11.13).
+pub fn a_refused_demand_leaves_its_operation_key_free() {
+    let (done, failed) = (OutcomeCode::Done as u8, OutcomeCode::NotCommitted as u8);
+    let mut core = Core::serving();
+    let mut ask = |client: u64, version: u64, fingerprint: u64| {
+        let mut parts = PartsBuffer::default();
+        let condition = Condition::Version(version);
+        parts.push(TABLE, &PartOperation::Check(Check::Meets { key: b"k", condition }));
+        parts.push(TABLE, &PartOperation::Update(Update::increment(b"k", 1)));
+        let body = Core::body((client, 1), 1, Some(b"order-42"), &Update::Transaction { parts: parts.as_parts() });
+        match core.send(Kind::Request, &said(body, fingerprint)) {
+            Some(Heard::Answer { result, .. }) => result,
+            other => panic!("{other:?}"),
+        }
+    };
+    let refused = ask(1, 5, 77);
+    assert_eq!((refused[0], ask(1, 5, 77)), (failed, refused), "a delivery of the same request");
+    let ran = ask(2, 0, 77);
+    assert_eq!(ran[0], done, "a refusal is kept");
+    assert_eq!((ask(3, 9, 77), ask(4, 0, 77)), (ran.clone(), ran), "it ran once");
+    assert_eq!(ask(5, 0, 78), [OutcomeCode::OperationKeyMismatch as u8]);
+
+    // At one of two shards, whoever of them was named first.
+    let (x, y, z) = (key("x", true), key("y", true), key("z", false));
+    for is_first in [false, true] {
+        let mut cluster = begun();
+        let body = |rpc, version| {
+            let check = PartOperation::Check(Check::Meets { key: &x, condition: Condition::Version(version) });
+            let (own, other) = (&[(TABLE, check), (TABLE, put(&x))][..], &[(TABLE, put(&z))][..]);
+            said(
+                if is_first { first_here(b"order", rpc, own, other) } else { under_key(b"order", rpc, own, other) },
+                77,
+            )
+        };
+        let refused = results(&mut cluster, 2, &body((2, 1), 7));
+        assert_eq!(refused[0][..5], [failed, 0, 0, 0, 0], "a refusal is kept");
+        assert_eq!(results(&mut cluster, 3, &body((3, 1), 0))[0][0], OutcomeCode::Prepared as u8);
+    }
+    // The other participant's demand is refused there, and told there.
+    let mut cluster = begun();
+    let body = |rpc| said(first_here(b"order", rpc, &[(TABLE, put(&y))], &[(TABLE, put(&z))]), 77);
+    assert_eq!(results(&mut cluster, 2, &body((2, 1)))[0][0], OutcomeCode::Prepared as u8);
+    word(&mut cluster, 1, &body((2, 1)), Told::Abort);
+    cluster.settle();
+    assert_eq!(results(&mut cluster, 2, &body((2, 1)))[0], [OutcomeCode::RefusedElsewhere as u8]);
+    assert_eq!(results(&mut cluster, 3, &body((3, 1)))[0][0], OutcomeCode::Prepared as u8);
 }
 
 /// The lease of client 1 is over, and then client 1 comes back with a later lease. What it does then is not forgotten where
