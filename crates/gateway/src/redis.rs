@@ -33,7 +33,6 @@ use kasha_commands::{Item, ReplyWriter};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, Tick};
-use kasha_wire::OutcomeCode;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
@@ -332,6 +331,10 @@ impl RedisFront {
             connection.outstanding = Some(outstanding);
             return;
         }
+        // R10.6: what EXEC was to change of its connection is changed if it has run.
+        if let Some(before) = connection.before_exec.take().filter(|_| !calls::is_done(completion)) {
+            connection.restore(before);
+        }
         if is_answered {
             scratch.clear();
             calls::reply(completion, &expected, &mut ReplyWriter(scratch));
@@ -358,9 +361,7 @@ impl RedisFront {
     /// A call with commands of several connections has ended. What it did not run goes again, ahead of what is newer (**R10.17**).
     fn on_batch(&mut self, now: Tick, batch: Batch, completion: &Completion, session: &mut Session, out: &mut Effects) {
         let result = match completion {
-            Completion::Executed { result, .. } | Completion::Read { result }
-                if result.first() == Some(&(OutcomeCode::Done as u8)) =>
-            {
+            Completion::Executed { result, .. } | Completion::Read { result } if calls::is_done(completion) => {
                 Ok(&result[..])
             }
             Completion::Unknown(_) if planted::is_on(Bug::UnknownAskedAgain) => Ok(&[][..]),

@@ -4,7 +4,7 @@ use crate::common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::{Bounds, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, CommandBuffer, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -304,4 +304,35 @@ fn a_query_ends_before_an_answer_that_finds_no_room() {
     let Outcome::Parts(results) = Outcome::decode(Shape::Parts, draft.result()).unwrap() else { unreachable!() };
     let fit = kasha_types::limits::RESULT_BYTES_MAX / (value.len() + 14);
     assert_eq!(results, vec![Outcome::Value(1, value); fit]);
+}
+
+/// Whether a command of the Redis protocol changes anything.
+fn changes(replica: &mut Replica, command: &str) -> bool {
+    let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+    let command = CommandBuffer::of_words(&words).expect("a command");
+    let mut parts = PartsBuffer::default();
+    parts.push(T, &PartOperation::Command(command.as_command()));
+    replica.execute_raw(T, &Update::Transaction { parts: parts.as_parts() }).1
+}
+
+/// Who watches a key is told of no change where Redis tells none.
+#[test]
+fn r10_7_bits_that_are_set_to_what_they_are_change_nothing() {
+    let mut replica = Replica::default();
+    for (command, changed) in [
+        ("setbit k 7 0", true), // it makes the key
+        ("setbit k 7 0", false),
+        ("setbit k 7 1", true),
+        ("setbit k 7 1", false),
+        ("setbit k 8 0", true), // it makes the string longer
+        ("bitfield k set u8 0 1", false),
+        ("bitfield k overflow fail incrby u8 0 255", false),
+        ("bitfield k incrby u1 #7 2", false),
+        ("bitfield k incrby u1 #7 1", true),
+        ("bitfield k set u8 0 1 set u8 0 0", true), // as Redis counts it
+        ("bitfield k set u1 16 0", true),
+        ("bitfield k get u1 99", false),
+    ] {
+        assert_eq!(changes(&mut replica, command), changed, "{command}");
+    }
 }

@@ -231,6 +231,16 @@ pub fn look_at(now: Tick, keys: &[Key], session: &mut Session, out: &mut Effects
     session.read(now, keys[0].0, &read, Some(now.after(COMMAND_DEADLINE)), out)
 }
 
+/// Whether a call has done what was asked for.
+pub fn is_done(completion: &Completion) -> bool {
+    match completion {
+        Completion::Executed { result, .. } | Completion::Read { result } => {
+            result.first() == Some(&(OutcomeCode::Done as u8))
+        }
+        _ => false,
+    }
+}
+
 /// Writes the reply that a completed call is to what was asked for.
 pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter<'_>) {
     let result = match completion {

@@ -83,11 +83,21 @@ pub enum Blocked {
 }
 
 /// What a client says of itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct About {
     pub name: Vec<u8>,
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
+}
+
+/// What commands that the front answers can change of a connection.
+#[derive(Debug)]
+pub struct Settings {
+    protocol: Protocol,
+    is_authenticated: bool,
+    database: u8,
+    about: About,
+    replies: Replies,
 }
 
 /// One connection.
@@ -102,6 +112,8 @@ pub struct Connection {
     pub about: About,
     pub replies: Replies,
     pub queued: Option<Queued>,
+    /// What it was before the commands of an `EXEC` that is outstanding.
+    pub before_exec: Option<Settings>,
     pub watched: Vec<Watched>,
     /// A key that was to be watched could not be looked at: `EXEC` runs nothing.
     pub is_unwatched: bool,
@@ -150,6 +162,19 @@ impl Connection {
         self.replies = Replies::On;
         self.queued = None;
         self.forget_watched();
+    }
+
+    /// What commands that the front answers can change.
+    pub fn settings(&self) -> Settings {
+        let Self { protocol, is_authenticated, database, replies, .. } = *self;
+        Settings { protocol, is_authenticated, database, about: self.about.clone(), replies }
+    }
+
+    /// Makes it what it was.
+    pub fn restore(&mut self, settings: Settings) {
+        let Settings { protocol, is_authenticated, database, about, replies } = settings;
+        (self.protocol, self.is_authenticated, self.database) = (protocol, is_authenticated, database);
+        (self.about, self.replies) = (about, replies);
     }
 
     /// So much waits that no more is to be read.

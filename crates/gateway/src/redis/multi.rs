@@ -117,35 +117,21 @@ pub(super) fn execute(
         return Begun::Answered(is_answered);
     }
     let (mut together, checks) = demands(connection);
-    let (database, requests) = (connection.database, queued.requests.clone());
-    for request in &requests {
-        let words: Vec<_> = Request::of_kept(request).words().collect();
-        let row = super::doing::row_of(&words).expect("looked at when it was queued");
-        if row.class == Class::Local {
-            let mut reply = Vec::new();
-            local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
-            together.push_answered(reply);
-            continue;
-        }
-        let Some(table) = doing.table(connection.database) else {
-            let missing = std::mem::replace(&mut connection.database, database);
-            return Begun::Blocked(Blocked::Table(missing));
-        };
-        match calls::split(row, &words, table, doing.session) {
-            Ok(split) => together.push(table, &split),
-            Err(NoCall::Refused(text)) => {
+    let (before, requests) = (connection.settings(), queued.requests.clone());
+    if let Err(why) = gather(doing, connection, &requests, &mut together) {
+        let missing = connection.database;
+        connection.restore(before);
+        return match why {
+            NoCall::Table => Begun::Blocked(Blocked::Table(missing)),
+            NoCall::Refused(text) => {
                 connection.queued = None;
                 connection.forget_watched();
-                return doing.reply(Item::Error(&text));
+                doing.reply(Item::Error(&text))
             }
-            Err(NoCall::Table) => {
-                connection.database = database;
-                return Begun::Blocked(Blocked::Table(database));
-            }
-        }
+        };
     }
     if doing.unknown.has(conn, || together.keys().to_vec()) {
-        connection.database = database;
+        connection.restore(before);
         return Begun::Blocked(Blocked::Unknown);
     }
     connection.queued = None;
@@ -158,10 +144,36 @@ pub(super) fn execute(
             let expected = Expected::Whole { checks, commands: called.merges };
             let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
             let (call, keys) = (called.call, called.keys);
+            connection.before_exec = Some(before);
             Begun::Waits(Outstanding::Call { call, expected, is_answered, keys })
         }
-        Err(why) => doing.reply(Item::Error(&format!("ERR {why}"))),
+        Err(why) => {
+            connection.restore(before);
+            doing.reply(Item::Error(&format!("ERR {why}")))
+        }
     }
+}
+
+/// Adds queued commands to what is done together, and answers those that the front answers.
+fn gather(
+    doing: &mut Doing<'_>,
+    connection: &mut Connection,
+    requests: &[Vec<u8>],
+    together: &mut Together,
+) -> Result<(), NoCall> {
+    for request in requests {
+        let words: Vec<_> = Request::of_kept(request).words().collect();
+        let row = super::doing::row_of(&words).expect("looked at when it was queued");
+        if row.class == Class::Local {
+            let mut reply = Vec::new();
+            local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
+            together.push_answered(reply);
+            continue;
+        }
+        let table = doing.table(connection.database).ok_or(NoCall::Table)?;
+        together.push(table, &calls::split(row, &words, table, doing.session)?);
+    }
+    Ok(())
 }
 
 /// The replies of commands that the front has answered by itself.
