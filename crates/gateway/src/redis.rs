@@ -35,7 +35,6 @@ use kasha_commands::{Class, Item, ReplyWriter};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
-use kasha_wire::OutcomeCode;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
@@ -193,7 +192,7 @@ impl RedisFront {
             }
             match begun {
                 Begun::Answered(decided) => {
-                    connection.chooses = None;
+                    connection.on_reply(scratch);
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
                     if is_answered {
                         send(conn, connection.protocol, scratch, out);
@@ -460,9 +459,7 @@ impl RedisFront {
     /// A call with commands of several connections has ended. What it did not run goes again, ahead of what is newer (**R10.17**).
     fn on_batch(&mut self, now: Tick, batch: Batch, completion: &Completion, session: &mut Session, out: &mut Effects) {
         let result = match completion {
-            Completion::Executed { result, .. } | Completion::Read { result }
-                if result.first() == Some(&(OutcomeCode::Done as u8)) =>
-            {
+            Completion::Executed { result, .. } | Completion::Read { result } if calls::is_done(completion) => {
                 Ok(&result[..])
             }
             Completion::Unknown(_) if planted::is_on(Bug::UnknownAskedAgain) => Ok(&[][..]),

@@ -67,3 +67,21 @@ fn r10_7_exec_runs_nothing_if_its_keys_could_not_be_watched() {
     let refused = "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n";
     assert_eq!(behind, [refused, "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n"].concat());
 }
+
+#[test]
+fn unwatch_within_multi_is_a_command_like_others() {
+    let mut world = World::new();
+    world.send(A, b"MULTI\r\nUNWATCH\r\nPING\r\nEXEC\r\n");
+    world.wait();
+    assert_eq!(world.said_to(A), "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+PONG\r\n");
+}
+
+#[test]
+fn r10_6_exec_that_does_not_run_changes_nothing_of_its_connection() {
+    let mut world = World::new();
+    world.send(A, b"MULTI\r\nCLIENT SETNAME other\r\nHELLO 3\r\nINCR k\r\nEXEC\r\nCLIENT GETNAME\r\n");
+    world.wait();
+    let said = world.said_to(A);
+    let (_, behind) = said.split_once("-TRYAGAIN").expect("the cluster does not answer");
+    assert!(behind.ends_with("\r\n$-1\r\n"), "{said}");
+}

@@ -98,11 +98,21 @@ pub enum TablesAsked {
 }
 
 /// What a client says of itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct About {
     pub name: Vec<u8>,
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
+}
+
+/// What commands that the front answers can change of a connection.
+#[derive(Debug)]
+pub struct Settings {
+    protocol: Protocol,
+    is_authenticated: bool,
+    database: u8,
+    about: About,
+    replies: Replies,
 }
 
 /// One connection.
@@ -117,12 +127,12 @@ pub struct Connection {
     pub about: About,
     pub replies: Replies,
     pub queued: Option<Queued>,
+    /// What it was before the commands of an `EXEC` that is outstanding.
+    pub before_exec: Option<Settings>,
     pub watched: Vec<Watched>,
     /// A key that was to be watched could not be looked at: `EXEC` runs nothing.
     pub is_unwatched: bool,
     pub outstanding: Option<Outstanding>,
-    /// The database that the `EXEC` which is outstanding chooses, if it runs.
-    pub chooses: Option<u8>,
     pub blocked: Option<Blocked>,
     /// Until when it waits for that.
     pub blocked_until: Tick,
@@ -173,6 +183,19 @@ impl Connection {
         self.forget_watched();
     }
 
+    /// What commands that the front answers can change.
+    pub fn settings(&self) -> Settings {
+        let Self { protocol, is_authenticated, database, replies, .. } = *self;
+        Settings { protocol, is_authenticated, database, about: self.about.clone(), replies }
+    }
+
+    /// Makes it what it was.
+    pub fn restore(&mut self, settings: Settings) {
+        let Settings { protocol, is_authenticated, database, about, replies } = settings;
+        (self.protocol, self.is_authenticated, self.database) = (protocol, is_authenticated, database);
+        (self.about, self.replies) = (about, replies);
+    }
+
     /// So much waits that no more is to be read.
     pub fn has_enough(&self) -> bool {
         self.requests.len() >= WAITING_REQUESTS_MAX || self.bytes >= WAITING_BYTES_MAX
@@ -204,12 +227,13 @@ impl Connection {
         self.is_unwatched |= name.eq_ignore_ascii_case(b"watch");
     }
 
-    /// A reply is known. If it is that of an `EXEC` which has run, so has the `SELECT` in it.
+    /// A reply is known. If it is that of an `EXEC` which has not run, what stands in it has changed nothing.
     pub fn on_reply(&mut self, reply: &[u8]) {
-        if let Some(database) = self.chooses.take()
-            && matches!(Items::of(reply).next(), Some(Ok(Item::List(_))))
+        let has_run = || matches!(Items::of(reply).next(), Some(Ok(Item::List(_))));
+        if let Some(before) = self.before_exec.take()
+            && !has_run()
         {
-            self.database = database;
+            self.restore(before);
         }
     }
 

@@ -57,7 +57,8 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
             connection.reset(known.options.password.is_none());
             out.item(Item::Word("RESET"));
         }
-        Name::Quit | Name::Unwatch | Name::ReadOnly | Name::ReadWrite | Name::Asking => out.item(Item::Ok),
+        // EXEC, which runs UNWATCH, has forgotten what was watched.
+        Name::Quit | Name::ReadOnly | Name::ReadWrite | Name::Asking | Name::Unwatch => out.item(Item::Ok),
         Name::CommandAll if words.len() == 1 => describe::all(out),
         Name::Client
         | Name::CommandAll

@@ -152,13 +152,14 @@ pub(super) fn execute(
     if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
         return Begun::Blocked(Blocked::Tables);
     }
-    let database = connection.database;
-    let said = said(doing, connection);
-    // What they choose counts for what is behind `EXEC`, and only if that runs.
-    let chosen = std::mem::replace(&mut connection.database, database);
-    let mut said = match said {
+    // What they change of the connection counts only if `EXEC` runs.
+    let before = connection.settings();
+    let mut said = match said(doing, connection) {
         Ok(said) => said,
-        Err(missing) => return Begun::Blocked(Blocked::Table(missing)),
+        Err(missing) => {
+            connection.restore(before);
+            return Begun::Blocked(Blocked::Table(missing));
+        }
     };
     let watched = demands(connection);
     let once = once.map(|(key, millis)| {
@@ -190,27 +191,31 @@ pub(super) fn execute(
                 *one = Asked::Answered(reply);
             }
             Err(NoCall::Refused(text)) => {
+                connection.restore(before);
                 connection.queued = None;
                 connection.forget_watched();
                 return doing.reply(Item::Error(&text));
             }
-            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
+            Err(NoCall::Table) => {
+                connection.restore(before);
+                return Begun::Blocked(Blocked::Table(connection.database));
+            }
         }
     }
     if doing.unknown.has(conn, || together.touched().keys.clone())
         || (together.touched().flushes && doing.unknown.has_any())
     {
+        connection.restore(before);
         return Begun::Blocked(Blocked::Unknown);
     }
     connection.queued = None;
     connection.forget_watched();
-    connection.chooses = Some(chosen);
+    if together.is_answered() && !moves {
+        return answer(doing, together.into_merges());
+    }
+    connection.before_exec = Some(before);
     if moves {
         return doing.begin_moving(connection, (said, Some(watched)), is_answered, once);
-    }
-    if together.is_answered() {
-        connection.database = chosen;
-        return answer(doing, together.into_merges());
     }
     match together.call(doing.now, &Sending::new(doing.now, once), doing.session, doing.out) {
         Ok(called) => {
