@@ -36,5 +36,9 @@ pub const WAITING_BYTES_LIMIT: usize = 32 * 1024 * 1024;
 /// The same of all connections together: a thousand of them, each within its own limit, are too much for a small machine.
 pub const WAITING_BYTES_TOTAL_MAX: usize = 128 * 1024 * 1024;
 
+/// Bytes of replies with which a connection has been told enough until the front goes on: a shell tells it between turns whether they have left, and
+/// a turn has up to eight rounds. The largest reply comes on top.
+pub const ROUND_REPLIES_MAX: usize = 256 * 1024;
+
 /// What a request that waits takes beside its bytes: its place in a queue, and what an allocation takes.
 pub const REQUEST_COST: usize = 64;

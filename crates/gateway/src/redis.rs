@@ -14,6 +14,7 @@
 
 mod calls;
 mod connection;
+mod counts;
 mod doing;
 mod gathered;
 mod info;
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_commands::{Item, ReplyWriter};
-use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
+use kasha_machine::{Effect, Effects, Endpoint, Front, RequestsEnd};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::OutcomeCode;
@@ -39,9 +40,10 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
 use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
-use crate::resp::{self, Protocol};
+use crate::resp::Protocol;
 use calls::Expected;
 use connection::{Blocked, Connection, Hearing, Outstanding, Waiting};
+use counts::Counts;
 use doing::{Begun, Doing, row_of};
 use gathered::{Batch, Gathered, Share};
 pub use options::RedisOptions;
@@ -79,22 +81,13 @@ pub struct RedisFront {
     blocked: BTreeSet<(Tick, ConnId)>,
     /// The cost of the requests of all connections that wait.
     bytes: usize,
-    /// Connections that there have been.
-    count: u64,
+    counts: Counts,
+    /// Times that requests were begun: what a connection may be told in one is bounded.
+    round: u64,
     /// No more requests are taken.
     is_ending: bool,
     /// A reply while it is written, in the form without a protocol.
     scratch: Vec<u8>,
-}
-
-fn send(to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) {
-    if replies.is_empty() {
-        return;
-    }
-    let mark = out.mark();
-    resp::write(replies, protocol, out.arena());
-    let head = out.span_from(mark);
-    out.push(Effect::Send { to: Endpoint::Conn(to), head, tail: None, gate: Gate::Now });
 }
 
 impl RedisFront {
@@ -136,35 +129,52 @@ impl RedisFront {
 
     fn connection(&mut self, from: ConnId) -> &mut Connection {
         self.connections.entry(from).or_insert_with(|| {
-            self.count += 1;
-            Connection::new(self.count, self.options.password.is_none())
+            self.counts.connections += 1;
+            Connection::new(self.counts.connections, self.options.password.is_none())
         })
     }
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
         let Self {
-            options, connections, calls, gathered, run_memory, tables, unknown, blocked, bytes, scratch, ..
+            options,
+            connections,
+            calls,
+            gathered,
+            run_memory,
+            tables,
+            unknown,
+            blocked,
+            bytes,
+            scratch,
+            counts,
+            round,
+            ..
         } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
         while connection.outstanding.is_none()
             && connection.blocked.is_none()
+            && connection.may_be_told_more(*round)
             && let Some(mut request) = connection.take_request()
         {
             scratch.clear();
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
+            let mut doing =
+                Doing { now, session, options, clients, counts, unknown, gathered, run_memory, out, scratch };
             match doing.begin((conn, connection), &request) {
                 Begun::Answered(decided) => {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
+                    counts.commands += 1;
                     if is_answered {
-                        send(conn, connection.protocol, scratch, out);
+                        let said = counts.say(conn, connection.protocol, scratch, out);
+                        connection.note_said(*round, said);
                     }
                 }
                 Begun::Ended => {
+                    counts.commands += 1;
                     if connection.is_answered() {
-                        send(conn, connection.protocol, scratch, out);
+                        counts.say(conn, connection.protocol, scratch, out);
                     }
                     connection.forget_requests();
                     connection.hearing = Hearing::UntilAnswered(None);
@@ -197,14 +207,20 @@ impl RedisFront {
             connection.is_unheard = false;
             out.push(Effect::Hear { from: conn, more: true });
         }
-        if connection.outstanding.is_none()
-            && connection.blocked.is_none()
-            && let Hearing::UntilAnswered(why) = &connection.hearing
-        {
+        if connection.outstanding.is_some() || connection.blocked.is_some() {
+            return;
+        }
+        if !connection.requests.is_empty() {
+            if !connection.is_stuffed {
+                self.ready.push(conn);
+            }
+            return;
+        }
+        if let Hearing::UntilAnswered(why) = &connection.hearing {
             if let Some(why) = why {
                 scratch.clear();
                 ReplyWriter(scratch).item(Item::Error(why));
-                send(conn, connection.protocol, scratch, out);
+                counts.say(conn, connection.protocol, scratch, out);
             }
             out.push(Effect::Disconnect(Endpoint::Conn(conn)));
             connection.hearing = Hearing::Over;
@@ -238,10 +254,11 @@ impl RedisFront {
                 && let Some(request) = connection.take_request()
             {
                 self.bytes -= request.cost();
+                self.counts.commands += 1;
                 if request.is_answered.unwrap_or_else(|| connection.is_answered()) {
                     self.scratch.clear();
                     ReplyWriter(&mut self.scratch).item(Item::Error(text));
-                    send(conn, connection.protocol, &self.scratch, out);
+                    self.counts.say(conn, connection.protocol, &self.scratch, out);
                 }
                 connection.refused_before_it_began(&request);
             }
@@ -293,7 +310,7 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
         let Some(Outstanding::Call { mut expected, is_answered, keys, .. }) = connection.outstanding.take() else {
@@ -310,8 +327,10 @@ impl RedisFront {
                     connection.outstanding = Some(Outstanding::Call { call, expected, is_answered, keys: Vec::new() });
                 }
                 Next::Replies(reply) => {
+                    counts.commands += 1;
                     if is_answered {
-                        send(conn, connection.protocol, &reply, out);
+                        let said = counts.say(conn, connection.protocol, &reply, out);
+                        connection.note_said(*round, said);
                     }
                     self.go_on(now, conn, session, out);
                 }
@@ -322,7 +341,8 @@ impl RedisFront {
             && multi::note_versions(connection, seen, completion)
             && !later.is_empty()
         {
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
+            let mut doing =
+                Doing { now, session, options, clients, counts, unknown, gathered, run_memory, out, scratch };
             let Begun::Waits(outstanding) = multi::look(&mut doing, later.clone(), is_answered) else {
                 unreachable!("it looks")
             };
@@ -332,10 +352,12 @@ impl RedisFront {
             connection.outstanding = Some(outstanding);
             return;
         }
+        counts.commands += 1;
         if is_answered {
             scratch.clear();
             calls::reply(completion, &expected, &mut ReplyWriter(scratch));
-            send(conn, connection.protocol, scratch, out);
+            let said = counts.say(conn, connection.protocol, scratch, out);
+            connection.note_said(*round, said);
         }
         self.go_on(now, conn, session, out);
     }
@@ -382,7 +404,7 @@ impl RedisFront {
         let mut parts = each_part(result.as_ref().copied().unwrap_or_default());
         let mut is_first_left = true;
         for &Share { conn, commands } in &batch.shares {
-            let Self { connections, bytes, scratch, .. } = self;
+            let Self { connections, bytes, scratch, counts, round, .. } = self;
             let Some(connection) = connections.get_mut(&conn) else {
                 // R10.5: its commands have run, and nobody is told.
                 parts.by_ref().take(commands).for_each(drop);
@@ -407,8 +429,10 @@ impl RedisFront {
                     scratch.truncate(end);
                 }
                 requests.pop_front();
+                counts.commands += 1;
             }
-            send(conn, connection.protocol, scratch, out);
+            let said = counts.say(conn, connection.protocol, scratch, out);
+            connection.note_said(*round, said);
             let before = connection.bytes;
             let is_failed = result.is_err();
             for request in &mut requests {
@@ -435,6 +459,7 @@ impl Front<Session> for RedisFront {
         if self.is_ending {
             return self.end(now, from, None, session, out);
         }
+        self.counts.bytes_in += bytes.len() as u64;
         let is_full = self.bytes >= WAITING_BYTES_TOTAL_MAX;
         let connection = self.connection(from);
         if connection.hearing != Hearing::Open {
@@ -451,7 +476,9 @@ impl Front<Session> for RedisFront {
             if words.next() == Some(b"PING") && words.next().is_none() {
                 let mut reply = Vec::new();
                 ReplyWriter(&mut reply).item(Item::Word("PONG"));
-                return send(from, connection.protocol, &reply, out);
+                let protocol = connection.protocol;
+                self.counts.say(from, protocol, &reply, out);
+                return;
             }
         }
         if planted::is_on(Bug::ProtocolOfLater) {
@@ -476,6 +503,7 @@ impl Front<Session> for RedisFront {
     }
 
     fn begin(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        self.round += 1;
         for conn in std::mem::take(&mut self.ready) {
             self.go_on(now, conn, session, out);
         }
@@ -500,6 +528,15 @@ impl Front<Session> for RedisFront {
             out.push(Effect::Disconnect(Endpoint::Conn(from)));
         }
         self.end(now, from, text, session, out);
+    }
+
+    fn on_backlog(&mut self, of: ConnId, is_full: bool) {
+        // Whoever has said nothing is told nothing.
+        let Some(connection) = self.connections.get_mut(&of) else { return };
+        connection.is_stuffed = is_full;
+        if !is_full {
+            self.ready.push(of);
+        }
     }
 
     fn on_closed(&mut self, conn: ConnId, session: &mut Session) {
@@ -535,6 +572,7 @@ impl Front<Session> for RedisFront {
         {
             self.go_on_with(now, |of, _| of == conn, Some(TRY_AGAIN), session, out);
         }
+        self.counts.note(self.options.counted.as_ref());
         has_completed || !self.gathered.is_empty() || !self.ready.is_empty()
     }
 
@@ -557,7 +595,8 @@ impl Front<Session> for RedisFront {
                 }
                 Some(Outstanding::Gathered(requests)) => shares.push((*conn, requests.len())),
                 None => {
-                    let is_begun = connection.requests.is_empty() || connection.blocked.is_some();
+                    let waits = connection.blocked.is_some() || connection.is_stuffed;
+                    let is_begun = connection.requests.is_empty() || waits;
                     assert!(is_begun || self.ready.contains(conn), "a request waits for something");
                 }
             }
