@@ -9,7 +9,7 @@ use kasha_types::{TableId, Tick};
 use super::calls::Expected;
 use super::moving::Moving;
 use super::unknown::Touched;
-use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
+use crate::limits::{REQUEST_COST, ROUND_REPLIES_MAX, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
 
 /// The databases that `SELECT` knows.
@@ -142,6 +142,10 @@ pub struct Connection {
     pub requests: VecDeque<Waiting>,
     /// Their cost.
     pub bytes: usize,
+    /// So much of what it was told has not left that nothing more is begun.
+    pub is_stuffed: bool,
+    /// What it was told in a round of the front, in bytes.
+    said: (u64, usize),
     /// No more is read from it, until fewer requests wait.
     pub is_unheard: bool,
     pub hearing: Hearing,
@@ -194,6 +198,18 @@ impl Connection {
         let Settings { protocol, is_authenticated, database, about, replies } = settings;
         (self.protocol, self.is_authenticated, self.database) = (protocol, is_authenticated, database);
         (self.about, self.replies) = (about, replies);
+    }
+
+    /// Whether its next request may begin, in this round. What waits for its socket is known between turns only, so that the replies of one round
+    /// have a bound of their own.
+    pub fn may_be_told_more(&self, round: u64) -> bool {
+        !self.is_stuffed && (self.said.0 != round || self.said.1 < ROUND_REPLIES_MAX)
+    }
+
+    /// It was told so many bytes.
+    pub fn note_said(&mut self, round: u64, bytes: usize) {
+        let before = if self.said.0 == round { self.said.1 } else { 0 };
+        self.said = (round, before + bytes);
     }
 
     /// So much waits that no more is to be read.

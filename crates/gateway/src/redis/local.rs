@@ -7,6 +7,7 @@ use kasha_client::session::Session;
 use kasha_wire::ShardPhase;
 
 use super::connection::{Connection, DATABASES, Replies};
+use super::counts::Counts;
 use super::options::RedisOptions;
 use super::{info, settings};
 use crate::resp::Protocol;
@@ -21,6 +22,7 @@ pub struct Known<'k> {
     pub options: &'k RedisOptions,
     /// Connections that there are.
     pub clients: usize,
+    pub counts: &'k Counts,
     /// The unix time, if it is known.
     pub unix: Option<UnixMillis>,
 }
