@@ -21,6 +21,9 @@ pub const SCAN_PAGES_MAX: u64 = 16;
 /// Names that `KEYS` tells, together: a connection takes a reply in one piece.
 pub const KEYS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// The longest pattern of names, in bytes: each byte of a name may be compared with all of it.
+pub const PATTERN_BYTES_MAX: usize = 4096;
+
 /// Requests of one connection that wait for earlier ones. From so many on no more is read from it, until half of them are begun.
 pub const WAITING_REQUESTS_MAX: usize = 1024;
 

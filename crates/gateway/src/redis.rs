@@ -31,10 +31,10 @@ mod whole;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_client::session::{CallId, Completion, Session};
-use kasha_commands::{Item, ReplyWriter};
+use kasha_commands::{Class, Item, ReplyWriter};
 use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ConnId, Tick};
+use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::OutcomeCode;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
@@ -104,6 +104,19 @@ fn send(to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) {
     out.push(Effect::Send { to: Endpoint::Conn(to), head, tail: None, gate: Gate::Now });
 }
 
+/// Whether a request that was gathered may change something.
+fn changes(request: &Waiting) -> bool {
+    let words: Vec<_> = Request::of_kept(&request.bytes).words().collect();
+    row_of(&words).is_ok_and(|row| matches!(row.class, Class::Changes(_)))
+}
+
+/// The keys of requests that were gathered.
+fn keys_of<'r>(table: TableId, requests: impl IntoIterator<Item = &'r Waiting>) -> Vec<Key> {
+    let words = |request: &'r Waiting| Request::of_kept(&request.bytes).words().collect::<Vec<_>>();
+    let keys = |words: Vec<&[u8]>| calls::keys_of(table, row_of(&words).expect("it was gathered"), &words);
+    requests.into_iter().map(words).flat_map(keys).collect()
+}
+
 impl RedisFront {
     /// A front without connections.
     #[must_use]
@@ -126,8 +139,8 @@ impl RedisFront {
             let connection = self.connections.get_mut(&conn).expect("listed above");
             self.bytes -= connection.bytes;
             connection.forget_requests();
+            self.blocked.remove(&(connection.blocked_until, conn));
             connection.blocked = None;
-            self.blocked.retain(|&(_, of)| of != conn);
             if connection.hearing == Hearing::Open {
                 connection.hearing = Hearing::UntilAnswered(None);
             }
@@ -180,6 +193,7 @@ impl RedisFront {
             }
             match begun {
                 Begun::Answered(decided) => {
+                    connection.chooses = None;
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
                     if is_answered {
                         send(conn, connection.protocol, scratch, out);
@@ -206,7 +220,8 @@ impl RedisFront {
                     connection.outstanding = Some(Outstanding::Gathered(requests));
                 }
                 Begun::Blocked(by) => {
-                    blocked.insert((request.since.after(REPLIED_WITHIN), conn));
+                    connection.blocked_until = request.since.after(REPLIED_WITHIN);
+                    blocked.insert((connection.blocked_until, conn));
                     connection.blocked = Some(by);
                     connection.push_front(request);
                     if let Blocked::Table(database) = by
@@ -249,34 +264,37 @@ impl RedisFront {
         self.go_on(now, from, session, out);
     }
 
-    /// The first request of these connections begins anew. `refusal`: it does not, and is told this.
-    fn go_on_with(
-        &mut self,
-        now: Tick,
-        which: impl Fn(ConnId, &Connection) -> bool,
-        refusal: Option<&str>,
-        session: &mut Session,
-        out: &mut Effects,
-    ) {
-        let conns: Vec<_> =
-            self.connections.iter().filter(|(conn, known)| which(**conn, known)).map(|(conn, _)| *conn).collect();
-        for conn in conns {
-            let connection = self.connections.get_mut(&conn).expect("listed above");
-            connection.blocked = None;
-            self.blocked.retain(|&(_, of)| of != conn);
-            if let Some(text) = refusal
-                && let Some(request) = connection.take_request()
-            {
-                self.bytes -= request.cost();
-                if request.is_answered.unwrap_or_else(|| connection.is_answered()) {
-                    self.scratch.clear();
-                    ReplyWriter(&mut self.scratch).item(Item::Error(text));
-                    send(conn, connection.protocol, &self.scratch, out);
-                }
-                connection.refused_before_it_began(&request);
-                connection.tables = TablesAsked::No;
+    /// The first request of each connection begins anew that waits for this. `refusal`: it does not, and is told this.
+    fn go_on_with(&mut self, now: Tick, by: Blocked, refusal: Option<&str>, session: &mut Session, out: &mut Effects) {
+        let waits = |conn: &ConnId| self.connections.get(conn).is_some_and(|known| known.blocked == Some(by));
+        let conns: Vec<_> = self.blocked.iter().map(|&(_, conn)| conn).filter(waits).collect();
+        conns.into_iter().for_each(|conn| self.begin_anew(now, conn, refusal, session, out));
+    }
+
+    /// The same of one connection that waits.
+    fn begin_anew(&mut self, now: Tick, conn: ConnId, refusal: Option<&str>, session: &mut Session, out: &mut Effects) {
+        let connection = self.connections.get_mut(&conn).expect("it waits");
+        self.blocked.remove(&(connection.blocked_until, conn));
+        connection.blocked = None;
+        if let Some(text) = refusal
+            && let Some(request) = connection.take_request()
+        {
+            self.bytes -= request.cost();
+            if request.is_answered.unwrap_or_else(|| connection.is_answered()) {
+                self.scratch.clear();
+                ReplyWriter(&mut self.scratch).item(Item::Error(text));
+                send(conn, connection.protocol, &self.scratch, out);
             }
-            self.go_on(now, conn, session, out);
+            connection.refused_before_it_began(&request);
+            connection.tables = TablesAsked::No;
+        }
+        self.go_on(now, conn, session, out);
+    }
+
+    /// A call has ended whose outcome was not known, or whose connection is gone. Says whether somebody may have waited for it.
+    fn on_known(&mut self, now: Tick, call: CallId, session: &mut Session, out: &mut Effects) {
+        if self.unknown.forget(call) {
+            self.go_on_with(now, Blocked::Unknown, None, session, out);
         }
     }
 
@@ -289,17 +307,18 @@ impl RedisFront {
         out: &mut Effects,
     ) {
         match self.calls.remove(&call) {
+            // Its connection is gone. What it may change is in the way of others until it ends (R10.18).
             None => {
-                if matches!(completion, Completion::Unknown(_)) {
-                    session.abandon(call);
+                let is_open = matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none();
+                if !is_open {
+                    self.on_known(now, call, session, out);
                 }
             }
             Some(Owner::Table(database)) => match self.tables.on_completed(now, database, completion, session, out) {
                 Found::NotYet(call) => _ = self.calls.insert(call, Owner::Table(database)),
                 found => {
                     let refusal = if let Found::Not(why) = &found { Some(&why[..]) } else { None };
-                    let waits = |_, connection: &Connection| connection.blocked == Some(Blocked::Table(database));
-                    self.go_on_with(now, waits, refusal, session, out);
+                    self.go_on_with(now, Blocked::Table(database), refusal, session, out);
                 }
             },
             Some(Owner::Tables(of)) => {
@@ -309,12 +328,14 @@ impl RedisFront {
                     return; // nobody waits for it any more
                 };
                 connection.tables = if is_heard { TablesAsked::Answered } else { TablesAsked::No };
-                let waits = |conn, connection: &Connection| conn == of && connection.blocked == Some(Blocked::Tables);
-                self.go_on_with(now, waits, (!is_heard).then_some(TRY_AGAIN), session, out);
+                if connection.blocked == Some(Blocked::Tables) {
+                    self.begin_anew(now, of, (!is_heard).then_some(TRY_AGAIN), session, out);
+                }
             }
             Some(Owner::Connection(conn)) => self.on_answered(now, (conn, call), completion, session, out),
             Some(Owner::Batch(batch)) => {
-                if matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none() {
+                let is_open = matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none();
+                if is_open {
                     // R10.18: it ends later, and is named then. One that never will stays in nobody's way.
                     let (conns, keys) = self.told_unknown(&batch);
                     let closed = conns.iter().filter(|_| planted::is_on(Bug::ClosedWhenUnknown));
@@ -322,6 +343,9 @@ impl RedisFront {
                     self.unknown.note(call, conns, keys.into());
                 }
                 self.on_batch(now, batch, completion, session, out);
+                if !is_open {
+                    self.on_known(now, call, session, out); // some of its connections may be gone
+                }
             }
         }
     }
@@ -357,12 +381,13 @@ impl RedisFront {
         if let Some(step) = step {
             return self.on_step(now, conn, (step, expected, is_answered), session, out);
         }
-        if let Expected::Versions { now: seen, later, until } = &expected
-            && multi::note_versions(connection, seen, completion)
+        if let Expected::Versions { now: seen, later, until } = &mut expected
+            && multi::note_versions(connection, seen, completion, later)
             && !later.is_empty()
         {
             let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
-            let Begun::Waits(outstanding) = multi::look(&mut doing, (later.clone(), *until), is_answered) else {
+            let Begun::Waits(outstanding) = multi::look(&mut doing, (std::mem::take(later), *until), is_answered)
+            else {
                 unreachable!("it looks")
             };
             if let Outstanding::Call { call, .. } = outstanding {
@@ -371,9 +396,10 @@ impl RedisFront {
             connection.outstanding = Some(outstanding);
             return;
         }
+        scratch.clear();
+        calls::reply(completion, &expected, &mut ReplyWriter(scratch));
+        connection.on_reply(scratch);
         if is_answered {
-            scratch.clear();
-            calls::reply(completion, &expected, &mut ReplyWriter(scratch));
             send(conn, connection.protocol, scratch, out);
         }
         self.go_on(now, conn, session, out);
@@ -400,6 +426,7 @@ impl RedisFront {
             }
             (Step::Pauses(_), _) => unreachable!("nothing else pauses"),
             (Step::Replies(reply), _) => {
+                connection.on_reply(&reply);
                 if is_answered {
                     send(conn, connection.protocol, &reply, out);
                 }
@@ -425,10 +452,7 @@ impl RedisFront {
             let Some(connection) = self.connections.get(&conn) else { continue };
             let Some(Outstanding::Gathered(requests)) = &connection.outstanding else { continue };
             conns.push(conn);
-            for request in requests {
-                let words: Vec<_> = Request::of_kept(&request.bytes).words().collect();
-                keys.extend(calls::keys_of(batch.table, row_of(&words).expect("it was gathered"), &words));
-            }
+            keys.extend(keys_of(batch.table, requests));
         }
         (conns, keys)
     }
@@ -583,15 +607,29 @@ impl Front<Session> for RedisFront {
     fn on_closed(&mut self, conn: ConnId, session: &mut Session) {
         let Some(connection) = self.connections.remove(&conn) else { return };
         self.bytes -= connection.bytes;
-        self.blocked.retain(|&(_, of)| of != conn);
-        // R10.5: it is finished all the same. What is a share of a call ends with the call.
+        self.blocked.remove(&(connection.blocked_until, conn));
+        // R10.5: it is finished all the same. What is a share of a call ends with the call. Nobody is told the outcome: it is in the way as one
+        // is that is not known (R10.18).
         match connection.outstanding {
-            Some(Outstanding::Call { call, .. }) => {
+            Some(Outstanding::Call { call, touched, .. }) => {
                 self.calls.remove(&call);
-                session.abandon(call);
+                match touched == Touched::default() {
+                    true => session.abandon(call),
+                    false => self.unknown.note(call, Vec::new(), touched),
+                }
             }
             Some(Outstanding::Pause { until, .. }) => _ = self.paused.remove(&(until, conn)),
-            Some(Outstanding::Gathered(_)) | None => {}
+            Some(Outstanding::Gathered(requests)) => {
+                let its = |owner: &Owner| match owner {
+                    Owner::Batch(batch) => batch.shares.iter().any(|share| share.conn == conn).then_some(batch.table),
+                    Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) => None,
+                };
+                if let Some((call, table)) = self.calls.iter().find_map(|(call, owner)| Some((*call, its(owner)?))) {
+                    let keys = keys_of(table, requests.iter().filter(|request| changes(request)));
+                    self.unknown.note(call, Vec::new(), keys.into());
+                }
+            }
+            None => {}
         }
     }
 
@@ -604,18 +642,20 @@ impl Front<Session> for RedisFront {
                 session.recycle(result);
             }
         }
+        let mut are_known = false;
         while let Some(call) = session.poll_resolvable() {
             has_completed = true;
             // Its connection was told that the outcome is unknown, and is told nothing more.
             session.resolve(call);
-            self.unknown.forget(call);
-            let waits = |_, connection: &Connection| connection.blocked == Some(Blocked::Unknown);
-            self.go_on_with(now, waits, None, session, out);
+            are_known |= self.unknown.forget(call);
+        }
+        if are_known {
+            self.go_on_with(now, Blocked::Unknown, None, session, out);
         }
         while let Some(&(at, conn)) = self.blocked.first()
             && at <= now
         {
-            self.go_on_with(now, |of, _| of == conn, Some(TRY_AGAIN), session, out);
+            self.begin_anew(now, conn, Some(TRY_AGAIN), session, out);
         }
         while let Some(&(at, conn)) = self.paused.first()
             && at <= now

@@ -297,3 +297,37 @@ fn r10_7_so_many_keys_are_watched_and_no_more() {
     world.ask(&["EXEC"]);
     assert!(world.said.starts_with("-EXECABORT "), "{}", world.said);
 }
+
+/// Found by a review: what came next went into a database that its program had not chosen.
+#[test]
+fn r10_6_what_exec_chooses_counts_only_if_it_runs() {
+    for (runs, database) in [(false, " db=0 "), (true, " db=3 ")] {
+        let mut world = world();
+        if !runs {
+            world.watch("w", 5);
+        }
+        for words in [&["MULTI"][..], &["INCR", "w"], &["SELECT", "3"]] {
+            world.ask(words);
+        }
+        let exec = world.update(&["EXEC"]);
+        let refused = [&[OutcomeCode::NotCommitted as u8][..], &0_u32.to_le_bytes(), &[0, 0]].concat();
+        world.answer(&exec, &if runs { number(6) } else { refused });
+        assert!(world.said.starts_with(if runs { "*5\r\n" } else { "*-1\r\n" }), "{}", world.said);
+        world.ask(&["CLIENT", "INFO"]);
+        assert!(world.said.contains(database), "{}", world.said);
+    }
+}
+
+/// Found by a review: a driver gives up before the front does, and what it says next on another connection was done first.
+#[test]
+fn r10_18_what_its_connection_does_not_wait_for_is_in_the_way_too() {
+    for words in [&["SET", "k", "1"][..], &["KASHA.ONCE", "name", "SET", "k", "1"]] {
+        let mut world = world();
+        let first = world.update(words);
+        world.hang_up();
+        world.ask(&["SET", "k", "2"]);
+        assert!(world.updates().is_empty(), "{words:?}");
+        world.answer(&first, &number(1));
+        assert_eq!(world.updates().len(), 1, "{words:?}");
+    }
+}

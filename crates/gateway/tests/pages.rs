@@ -27,6 +27,7 @@ pub(super) struct World {
     effects: Effects,
     now: Tick,
     pub(super) said: String,
+    conn: ConnId,
     /// Frames to servers that nobody has looked at.
     pub(super) sent: Vec<(Endpoint, Vec<u8>)>,
 }
@@ -88,7 +89,7 @@ impl World {
             ..SessionOptions::new(vec![address], seed)
         };
         let front = Fronted::new(RedisFront::new(RedisOptions::default()), Session::new(options, now, &mut effects));
-        let mut world = Self { front, effects, now, said: String::new(), sent: Vec::new() };
+        let mut world = Self { front, effects, now, said: String::new(), conn: CONN, sent: Vec::new() };
         world.end_turn();
         world.tell_configuration(Endpoint::Seed(0), level, origin);
         world.open_session();
@@ -148,6 +149,13 @@ impl World {
         self.front.assert_invariants();
     }
 
+    /// The connection is gone, and there is another one.
+    pub(super) fn hang_up(&mut self) {
+        self.front.step(self.now, Input::Closed(self.conn), &mut self.effects);
+        self.end_turn();
+        self.conn = ConnId(self.conn.0 + 1); // no number is used again
+    }
+
     pub(super) fn tick(&mut self, millis: u64) {
         self.now = self.now.after(std::time::Duration::from_millis(millis));
         self.front.step(self.now, Input::Tick, &mut self.effects);
@@ -161,10 +169,10 @@ impl World {
             let mut bytes = format!("*{}\r\n", words.len());
             words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
             let mut cutter = kasha_wire::requests::RequestCutter::default();
-            let Self { front, effects, now, .. } = self;
+            let Self { front, effects, now, conn, .. } = self;
             _ = cutter.feed(bytes.as_bytes(), |cut| {
                 let kasha_wire::requests::Cut::Request(request) = cut else { panic!("it is a request") };
-                front.step(*now, Input::Request { from: CONN, bytes: request.bytes(), is_whole: true }, effects);
+                front.step(*now, Input::Request { from: *conn, bytes: request.bytes(), is_whole: true }, effects);
                 kasha_wire::cutter::Verdict::Continue
             });
         }

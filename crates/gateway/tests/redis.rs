@@ -246,6 +246,33 @@ fn r10_5_a_front_that_ends_takes_nothing_more_and_closes_behind_what_was_sent() 
     assert_eq!((&world.said_to(A)[..], &world.said_to(B)[..], &world.closed[..]), ("+PONG\r\n", "", &[A, B][..]));
 }
 
+/// Found by a review, and compared with the distribution's server.
+#[test]
+fn odd_requests_are_answered_as_redis_answers_them() {
+    for (said, expected) in [
+        ("CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nECHO a\r\nECHO b\r\n", "$1\r\nb\r\n"),
+        ("MULTI\r\nUNWATCH\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n"),
+        (
+            "MULTI\r\nEXEC x\r\nPING\r\n",
+            "+OK\r\n-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n+PONG\r\n",
+        ),
+        ("MULTI\r\nSELECT 3\r\nEXEC\r\nCLIENT INFO\r\n", "db=3"),
+    ] {
+        let told = told(said.as_bytes());
+        assert!(told == expected || (expected == "db=3" && told.contains(" db=3 ")), "{said}: {told}");
+    }
+}
+
+/// A page of anybody may let a browser send this to an address of the same machine.
+#[test]
+fn what_speaks_http_is_no_program_of_redis() {
+    for line in ["POST / HTTP/1.1", "Host: 127.0.0.1:6379"] {
+        let mut world = World::new();
+        world.send(A, format!("{line}\r\nAccept: */*\r\n\r\nPING\r\n").as_bytes());
+        assert_eq!((&world.said_to(A)[..], &world.closed[..]), ("", &[A][..]), "{line}");
+    }
+}
+
 fn word() -> impl Strategy<Value = Vec<u8>> {
     const KNOWN: [&str; 26] = [
         "kasha.once",

@@ -84,6 +84,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::EndNotAwaited, Scenario::Redis, 10, "nothing_provoked"),
     caught(Bug::CommandRefusesMulti, Scenario::Redis, 10, "multi_is_one"),
     caught(Bug::MultiSplit, Scenario::Redis, 10, "multi_is_one"),
+    caught(Bug::FlushForgetsVersions, Scenario::Redis, 120, "redis_serializable"),
     caught(Bug::WatchBlind, Scenario::Redis, 20, "redis_serializable"),
     caught(Bug::WatchFailedUnnoticed, Scenario::Redis, 300, "watch_sees"),
     caught(Bug::MovedUnchecked, Scenario::Redis, 60, "redis_serializable"),

@@ -281,6 +281,7 @@ impl Together {
     pub fn check(&mut self, watched: &Watched) {
         let Watched { table, key, version } = watched;
         (self.changes, self.checks) = (true, self.checks + 1);
+        self.touched.keys.push((*table, key.clone()));
         self.parts.push(*table, &PartOperation::Check(Check::Meets { key, condition: Condition::Version(*version) }));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use kasha_client::session::CallId;
-use kasha_commands::{Command as Name, Once, find};
+use kasha_commands::{Command as Name, Item, Items, Once, find};
 use kasha_types::{TableId, Tick};
 
 use super::calls::Expected;
@@ -121,7 +121,11 @@ pub struct Connection {
     /// A key that was to be watched could not be looked at: `EXEC` runs nothing.
     pub is_unwatched: bool,
     pub outstanding: Option<Outstanding>,
+    /// The database that the `EXEC` which is outstanding chooses, if it runs.
+    pub chooses: Option<u8>,
     pub blocked: Option<Blocked>,
+    /// Until when it waits for that.
+    pub blocked_until: Tick,
     /// Whether the session has asked which tables there are, since the first request came that waits.
     pub tables: TablesAsked,
     /// Requests that wait for earlier ones.
@@ -198,6 +202,15 @@ impl Connection {
             self.forget_watched();
         }
         self.is_unwatched |= name.eq_ignore_ascii_case(b"watch");
+    }
+
+    /// A reply is known. If it is that of an `EXEC` which has run, so has the `SELECT` in it.
+    pub fn on_reply(&mut self, reply: &[u8]) {
+        if let Some(database) = self.chooses.take()
+            && matches!(Items::of(reply).next(), Some(Ok(Item::List(_))))
+        {
+            self.database = database;
+        }
     }
 
     pub fn forget_watched(&mut self) {

@@ -150,6 +150,17 @@ impl Doing<'_> {
         };
         let row = match row_of(words) {
             Ok(row) => row,
+            // A browser speaks, and perhaps for a page of somebody else: what it says next is no command either.
+            Err(_) if is_of_http(words[0]) => {
+                connection.forget_requests();
+                return Begun::Ended;
+            }
+            Err(text) if words[0].eq_ignore_ascii_case(b"exec") && connection.is_authenticated => {
+                connection.queued = None;
+                connection.forget_watched();
+                let why = text.strip_prefix("ERR ").unwrap_or(&text);
+                return self.reply(Item::Error(&format!("EXECABORT Transaction discarded because of: {why}")));
+            }
             Err(text) => {
                 connection.spoil();
                 return self.reply(Item::Error(&text));
@@ -313,6 +324,11 @@ impl Doing<'_> {
             && !self.unknown.has(conn, || calls::keys_of(table, row, &words))
             && run.push(row, &words).is_ok()
     }
+}
+
+/// Whether a request begins as a line of HTTP does.
+fn is_of_http(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:")
 }
 
 /// The words of a request that has a few, as most have.

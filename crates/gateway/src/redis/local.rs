@@ -57,7 +57,7 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
             connection.reset(known.options.password.is_none());
             out.item(Item::Word("RESET"));
         }
-        Name::Quit | Name::ReadOnly | Name::ReadWrite | Name::Asking => out.item(Item::Ok),
+        Name::Quit | Name::Unwatch | Name::ReadOnly | Name::ReadWrite | Name::Asking => out.item(Item::Ok),
         Name::CommandAll if words.len() == 1 => describe::all(out),
         Name::Client
         | Name::CommandAll
@@ -314,7 +314,7 @@ fn reply_mode(word: &[u8], connection: &mut Connection, out: &mut ReplyWriter<'_
             out.item(Item::Ok);
         }
         b"OFF" => connection.replies = Replies::Off,
-        b"SKIP" if connection.replies == Replies::On => connection.replies = Replies::SkipNext,
+        b"SKIP" if connection.replies != Replies::Off => connection.replies = Replies::SkipNext,
         b"SKIP" => {}
         _ => out.item(Item::Error("ERR syntax error")),
     }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use kasha_client::session::Completion;
+use kasha_client::session::{Completion, WhyFailed};
 use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
-use kasha_types::limits::OPERATION_KEYS_MAX;
+use kasha_types::limits::{OPERATION_KEYS_MAX, RESULT_BYTES_MAX, VALUE_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, ShardId, Tick, slot_of};
-use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use kasha_wire::requests::Request;
+use kasha_wire::{Outcome, Refusal};
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
@@ -24,6 +24,9 @@ use crate::limits::COMMAND_DEADLINE;
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
 const QUEUED_MAX: usize = 1024;
 const QUEUED_BYTES_MAX: usize = kasha_types::limits::BODY_BYTES_MAX;
+
+/// So many keys are looked at together whatever their values are.
+const LARGE_KEYS: usize = RESULT_BYTES_MAX / VALUE_BYTES_MAX - 1;
 
 /// A command, and its words.
 type Given<'w> = (&'static Row, &'w [&'w [u8]]);
@@ -150,12 +153,12 @@ pub(super) fn execute(
         return Begun::Blocked(Blocked::Tables);
     }
     let database = connection.database;
-    let mut said = match said(doing, connection) {
+    let said = said(doing, connection);
+    // What they choose counts for what is behind `EXEC`, and only if that runs.
+    let chosen = std::mem::replace(&mut connection.database, database);
+    let mut said = match said {
         Ok(said) => said,
-        Err(missing) => {
-            connection.database = database;
-            return Begun::Blocked(Blocked::Table(missing));
-        }
+        Err(missing) => return Begun::Blocked(Blocked::Table(missing)),
     };
     let watched = demands(connection);
     let once = once.map(|(key, millis)| {
@@ -191,24 +194,22 @@ pub(super) fn execute(
                 connection.forget_watched();
                 return doing.reply(Item::Error(&text));
             }
-            Err(NoCall::Table) => {
-                connection.database = database;
-                return Begun::Blocked(Blocked::Table(database));
-            }
+            Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(database)),
         }
     }
     if doing.unknown.has(conn, || together.touched().keys.clone())
         || (together.touched().flushes && doing.unknown.has_any())
     {
-        connection.database = database;
         return Begun::Blocked(Blocked::Unknown);
     }
     connection.queued = None;
     connection.forget_watched();
+    connection.chooses = Some(chosen);
     if moves {
         return doing.begin_moving(connection, (said, Some(watched)), is_answered, once);
     }
     if together.is_answered() {
+        connection.database = chosen;
         return answer(doing, together.into_merges());
     }
     match together.call(doing.now, &Sending::new(doing.now, once), doing.session, doing.out) {
@@ -273,7 +274,17 @@ pub(super) fn look(doing: &mut Doing<'_>, (mut keys, until): (Vec<Vec<Key>>, Tic
 
 /// What was seen of keys that are to be watched. A key that is watched twice is checked as it was when it was first looked at; what could not be
 /// looked at keeps `EXEC` from running.
-pub(super) fn note_versions(connection: &mut Connection, keys: &[Key], completion: &Completion) -> bool {
+/// Values that are too large together are looked at a few at a time, with the `later` ones.
+pub(super) fn note_versions(
+    connection: &mut Connection,
+    keys: &[Key],
+    completion: &Completion,
+    later: &mut Vec<Vec<Key>>,
+) -> bool {
+    if keys.len() > LARGE_KEYS && matches!(completion, Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge))) {
+        later.extend(keys.chunks(LARGE_KEYS).map(<[Key]>::to_vec));
+        return true;
+    }
     let observed = match completion {
         Completion::Read { result } => Outcome::decode(Shape::Observed, result).ok(),
         _ => None,

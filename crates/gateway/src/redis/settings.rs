@@ -5,6 +5,7 @@ use kasha_commands::{Item, ReplyWriter};
 
 use super::connection::DATABASES;
 use super::local::{Known, shown};
+use crate::limits::PATTERN_BYTES_MAX;
 
 /// The settings, in order.
 fn all(known: Known<'_>) -> [(&'static str, String); 14] {
@@ -31,7 +32,12 @@ fn all(known: Known<'_>) -> [(&'static str, String); 14] {
 pub fn get(patterns: &[&[u8]], known: Known<'_>, out: &mut ReplyWriter<'_>) {
     let found: Vec<_> = all(known)
         .into_iter()
-        .filter(|(name, _)| patterns.iter().any(|pattern| matches_in_any_case(pattern, name.as_bytes())))
+        .filter(|(name, _)| {
+            patterns
+                .iter()
+                .filter(|pattern| pattern.len() <= PATTERN_BYTES_MAX)
+                .any(|pattern| matches_in_any_case(pattern, name.as_bytes()))
+        })
         .collect();
     out.item(Item::Map(u32::try_from(found.len()).expect("a few")));
     for (name, value) in &found {

@@ -14,6 +14,8 @@ pub type Key = (TableId, Vec<u8>);
 #[derive(Debug, Default)]
 pub struct Unknown {
     calls: BTreeMap<CallId, (Vec<ConnId>, Touched)>,
+    /// How many of the calls each connection was told of.
+    conns: BTreeMap<ConnId, usize>,
     /// How many of the calls have each key.
     keys: BTreeMap<Key, usize>,
     /// How many of them are on all keys of a table.
@@ -35,26 +37,28 @@ impl From<Vec<Key>> for Touched {
 }
 
 impl Unknown {
-    /// The outcome of a call of these connections is not known.
+    /// The outcome of a call of these connections is not known. A call may be noted again, with more that it touches.
     pub fn note(&mut self, call: CallId, conns: Vec<ConnId>, touched: Touched) {
         for key in &touched.keys {
             *self.keys.entry(key.clone()).or_default() += 1;
         }
-        self.flushes += usize::from(touched.flushes);
-        self.calls.insert(call, (conns, touched));
+        for conn in &conns {
+            *self.conns.entry(*conn).or_default() += 1;
+        }
+        let (all, known) = self.calls.entry(call).or_default();
+        self.flushes += usize::from(touched.flushes && !known.flushes);
+        all.extend(conns);
+        known.keys.extend(touched.keys);
+        known.flushes |= touched.flushes;
     }
 
-    /// A call has ended.
-    pub fn forget(&mut self, call: CallId) {
-        let Some((_, Touched { keys, flushes })) = self.calls.remove(&call) else { return };
+    /// A call has ended. Says whether it was noted.
+    pub fn forget(&mut self, call: CallId) -> bool {
+        let Some((conns, Touched { keys, flushes })) = self.calls.remove(&call) else { return false };
         self.flushes -= usize::from(flushes);
-        for key in keys {
-            let left = self.keys.get_mut(&key).expect("counted when it was noted");
-            *left -= 1;
-            if *left == 0 {
-                self.keys.remove(&key);
-            }
-        }
+        keys.into_iter().for_each(|key| count_down(&mut self.keys, &key));
+        conns.into_iter().for_each(|conn| count_down(&mut self.conns, &conn));
+        true
     }
 
     /// Whether the outcome of a call of this connection, or on one of these keys, is not known.
@@ -62,12 +66,20 @@ impl Unknown {
         !self.calls.is_empty()
             && !planted::is_on(Bug::LaterRunsAheadOfUnknown)
             && (self.flushes > 0
-                || self.calls.values().any(|(of, _)| of.contains(&conn))
+                || self.conns.contains_key(&conn)
                 || keys().into_iter().any(|key| self.keys.contains_key(&key)))
     }
 
     /// The same for what touches all keys of a table: whatever is unknown may be of them.
     pub fn has_any(&self) -> bool {
         !self.calls.is_empty() && !planted::is_on(Bug::LaterRunsAheadOfUnknown)
+    }
+}
+
+fn count_down<K: Ord>(counted: &mut BTreeMap<K, usize>, which: &K) {
+    let left = counted.get_mut(which).expect("counted when it was noted");
+    *left -= 1;
+    if *left == 0 {
+        counted.remove(which);
     }
 }

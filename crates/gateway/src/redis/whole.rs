@@ -16,7 +16,7 @@ use kasha_wire::requests::number;
 use kasha_wire::{Outcome, Read};
 
 use super::calls;
-use crate::limits::{COMMAND_DEADLINE, KEYS_BYTES_MAX, SCAN_PAGE, SCAN_PAGES_MAX};
+use crate::limits::{COMMAND_DEADLINE, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_PAGE, SCAN_PAGES_MAX};
 
 /// What is read of a node that sends something else than a page.
 const NO_PAGE: &str = "ERR the server's result cannot be read; run the same version of Kasha everywhere";
@@ -90,6 +90,11 @@ impl Pattern {
         Self { pattern: pattern.map(<[u8]>::to_vec), prefix: pattern.map_or_else(Vec::new, literal) }
     }
 
+    /// Why it is not looked for: each name would be compared with all of it.
+    fn refusal(pattern: &[u8]) -> Option<Next> {
+        (pattern.len() > PATTERN_BYTES_MAX).then(|| error("ERR the pattern is longer than 4096 bytes"))
+    }
+
     /// Whether no key can match it: none is so long.
     fn is_of_no_key(&self) -> bool {
         self.prefix.len() > KEY_BYTES_MAX
@@ -152,6 +157,9 @@ impl Whole {
             Name::DbSize => Self::Size(Count::default()),
             Name::RandomKey => Self::Random(Random::begin(asking)),
             Name::Keys => {
+                if let Some(refused) = Pattern::refusal(words[1]) {
+                    return (None, refused);
+                }
                 let pattern = Pattern::of(Some(words[1]));
                 if pattern.is_of_no_key() {
                     return (None, reply(|out| out.item(Item::List(0))));
@@ -258,7 +266,10 @@ impl Scan {
                     let given = number(argument).ok_or_else(|| error("ERR value is not an integer or out of range"))?;
                     count = u64::try_from(given).ok().filter(|&count| count > 0).ok_or_else(|| error(SYNTAX))?;
                 }
-                b"MATCH" => pattern = Some(*argument),
+                b"MATCH" => match Pattern::refusal(argument) {
+                    None => pattern = Some(*argument),
+                    Some(refused) => return Err(refused),
+                },
                 // Every value is a string; there is none of another type, nor of one that nobody knows.
                 b"TYPE" => is_of_strings = argument.eq_ignore_ascii_case(b"string"),
                 _ => return Err(error(SYNTAX)),
