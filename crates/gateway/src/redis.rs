@@ -24,6 +24,7 @@ mod moving;
 mod multi;
 mod once;
 mod options;
+mod rows;
 mod settings;
 mod tables;
 mod unknown;
@@ -47,16 +48,14 @@ use crate::resp::Protocol;
 use calls::Expected;
 use connection::{Blocked, Connection, Hearing, Outstanding, TablesAsked, Waiting};
 use counts::Counts;
-use doing::{Begun, Doing, row_of};
+use doing::{Begun, Doing, TRY_AGAIN};
 use gathered::{Batch, Gathered, Share};
 use moving::{Going, Next as Step};
 pub use options::RedisOptions;
+use rows::row_of;
 use tables::{Found, Tables};
 use unknown::{Key, Touched, Unknown};
 use whole::{Asking, Next};
-
-/// The reply to a request that waited for one whose outcome is not known (R10.18), or for a table.
-const TRY_AGAIN: &str = "TRYAGAIN it waited for what others do not answer, and was not executed";
 
 /// Whose a call is.
 #[derive(Debug, PartialEq, Eq)]
@@ -158,22 +157,7 @@ impl RedisFront {
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self {
-            options,
-            connections,
-            calls,
-            gathered,
-            run_memory,
-            tables,
-            unknown,
-            blocked,
-            paused,
-            bytes,
-            scratch,
-            counts,
-            round,
-            ..
-        } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
@@ -209,11 +193,8 @@ impl RedisFront {
                     connection.hearing = Hearing::UntilAnswered(None);
                 }
                 Begun::Waits(outstanding) => {
-                    match &outstanding {
-                        Outstanding::Call { call, .. } => _ = calls.insert(*call, Owner::Connection(conn)),
-                        Outstanding::Pause { until, .. } => _ = paused.insert((*until, conn)),
-                        Outstanding::Gathered(_) => {}
-                    }
+                    calls.extend(outstanding.call().map(|call| (call, Owner::Connection(conn))));
+                    self.paused.extend(outstanding.pauses_until().map(|until| (until, conn)));
                     connection.outstanding = Some(outstanding);
                 }
                 Begun::Gathered(is_answered, mut requests) => {
@@ -223,23 +204,32 @@ impl RedisFront {
                 }
                 Begun::Blocked(by) => {
                     connection.blocked_until = request.since.after(REPLIED_WITHIN);
-                    blocked.insert((connection.blocked_until, conn));
+                    self.blocked.insert((connection.blocked_until, conn));
                     connection.blocked = Some(by);
                     connection.push_front(request);
-                    if let Blocked::Table(database) = by
-                        && let Some(call) = tables.look_for(now, database, session, out)
-                    {
-                        calls.insert(call, Owner::Table(database));
-                    }
-                    if by == Blocked::Tables {
-                        let call = session.refresh(now, out);
-                        connection.tables = TablesAsked::Asks(call);
-                        calls.insert(call, Owner::Tables(conn));
+                    match by {
+                        Blocked::Table(database) => {
+                            let call = self.tables.look_for(now, database, session, out);
+                            calls.extend(call.map(|call| (call, Owner::Table(database))));
+                        }
+                        Blocked::Tables => {
+                            let call = session.refresh(now, out);
+                            connection.tables = TablesAsked::Asks(call);
+                            calls.insert(call, Owner::Tables(conn));
+                        }
+                        Blocked::Unknown => {}
                     }
                 }
             }
         }
-        *bytes = *bytes + connection.bytes - before;
+        self.bytes = self.bytes + connection.bytes - before;
+        self.after_requests(conn, out);
+    }
+
+    /// No request can be begun now: more may be read, or the connection is over.
+    fn after_requests(&mut self, conn: ConnId, out: &mut Effects) {
+        let Self { connections, scratch, counts, .. } = self;
+        let Some(connection) = connections.get_mut(&conn) else { return };
         if connection.is_unheard && connection.may_have_more() {
             connection.is_unheard = false;
             out.push(Effect::Hear { from: conn, more: true });

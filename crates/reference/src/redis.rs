@@ -205,6 +205,43 @@ impl Database {
                 }
                 ok()
             }
+            (b"GETSET", [key, value]) => {
+                let before = bulk(self.value(key));
+                self.change(key, Some(value.to_vec()), None);
+                Expected::Exactly(before)
+            }
+            (b"GETDEL", [key]) => {
+                let before = bulk(self.value(key));
+                self.remove(key);
+                Expected::Exactly(before)
+            }
+            (b"DEL", keys) => number(keys.iter().filter(|key| self.remove(key)).count()),
+            (b"INCR", [key]) => self.add(key, 1),
+            (b"INCRBY", [key, delta]) => self.add(key, parsed(delta).expect("a number")),
+            (b"DECRBY", [key, delta]) => self.add(key, -parsed(delta).expect("a number")),
+            (b"APPEND", [key, more]) => {
+                let value = [self.value(key).map_or(&[][..], Vec::as_slice), more].concat();
+                let len = value.len();
+                self.rewrite(key, value);
+                number(len)
+            }
+            (b"PEXPIRE", [key, _]) => self.give_end(key, Some(giver)),
+            (b"PERSIST", [key]) if self.cells.get(*key).is_some_and(|cell| cell.ends.is_some()) => {
+                self.give_end(key, None)
+            }
+            (b"PERSIST", [_]) => number(0),
+            (b"PTTL", [key]) => match self.cells.get(*key) {
+                Some(Cell { value: Some(_), ends: Some(_), .. }) => Expected::Time,
+                Some(Cell { value: Some(_), ends: None, .. }) => Expected::Exactly(Reply::Number(-1)),
+                Some(Cell { value: None, .. }) | None => Expected::Exactly(Reply::Number(-2)),
+            },
+            _ => self.run_moving(&words, giver),
+        }
+    }
+
+    /// The same of the commands that make something of one key at another one.
+    fn run_moving(&mut self, words: &[&[u8]], giver: u32) -> Expected {
+        match (words[0], &words[1..]) {
             (b"MSETNX", pairs) => {
                 let are_absent = pairs.iter().step_by(2).all(|key| self.value(key).is_none());
                 for pair in pairs.chunks_exact(2).filter(|_| are_absent) {
@@ -236,36 +273,6 @@ impl Database {
                 self.value(first).map_or(&[], Vec::as_slice),
                 self.value(second).map_or(&[], Vec::as_slice),
             )),
-            (b"GETSET", [key, value]) => {
-                let before = bulk(self.value(key));
-                self.change(key, Some(value.to_vec()), None);
-                Expected::Exactly(before)
-            }
-            (b"GETDEL", [key]) => {
-                let before = bulk(self.value(key));
-                self.remove(key);
-                Expected::Exactly(before)
-            }
-            (b"DEL", keys) => number(keys.iter().filter(|key| self.remove(key)).count()),
-            (b"INCR", [key]) => self.add(key, 1),
-            (b"INCRBY", [key, delta]) => self.add(key, parsed(delta).expect("a number")),
-            (b"DECRBY", [key, delta]) => self.add(key, -parsed(delta).expect("a number")),
-            (b"APPEND", [key, more]) => {
-                let value = [self.value(key).map_or(&[][..], Vec::as_slice), more].concat();
-                let len = value.len();
-                self.rewrite(key, value);
-                number(len)
-            }
-            (b"PEXPIRE", [key, _]) => self.give_end(key, Some(giver)),
-            (b"PERSIST", [key]) if self.cells.get(*key).is_some_and(|cell| cell.ends.is_some()) => {
-                self.give_end(key, None)
-            }
-            (b"PERSIST", [_]) => number(0),
-            (b"PTTL", [key]) => match self.cells.get(*key) {
-                Some(Cell { value: Some(_), ends: Some(_), .. }) => Expected::Time,
-                Some(Cell { value: Some(_), ends: None, .. }) => Expected::Exactly(Reply::Number(-1)),
-                Some(Cell { value: None, .. }) | None => Expected::Exactly(Reply::Number(-2)),
-            },
             _ => panic!("the model does not know {:?}", words.join(&b' ').escape_ascii().to_string()),
         }
     }

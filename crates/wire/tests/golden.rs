@@ -12,7 +12,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
 use kasha_wire::message::{AttachAt, Holding, Placement, Report, TableCommand, TableOutcome};
-use kasha_wire::operation::{ParticipantsBuffer, Row};
+use kasha_wire::operation::{ParticipantsBuffer, Parts, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, Memory};
 use kasha_wire::*;
@@ -151,6 +151,33 @@ fn parts() {
     compare("parts", &lines);
 }
 
+/// What a client says of an operation key, of one shard and of several.
+fn said(transaction: &OwnedBody, (list, parts): (&ParticipantsBuffer, Parts<'_>)) -> Vec<(String, Vec<u8>)> {
+    let mut lines = Vec::new();
+    for said in [
+        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: true, first_part: 0 },
+        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: false, first_part: 1 },
+    ] {
+        let mut bytes = transaction.encoded();
+        Body::say(&mut bytes, said);
+        let body = Body::decode(&bytes).unwrap();
+        assert_eq!(
+            (body.head, body.update, body.said()),
+            (transaction.head, Update::Transaction { parts }, Some(said))
+        );
+        lines.push((format!("transaction, said, first part {}", said.first_part), bytes));
+        let mut bytes = Vec::new();
+        let (head, key) = (transaction.head, transaction.operation_key.as_deref());
+        Body::encode_distributed(&head, key, Coordination::AsPartsNeed, (list, parts, 2), &mut bytes);
+        Body::say(&mut bytes, said);
+        let body = Body::decode(&bytes).unwrap();
+        assert_eq!(body.said(), Some(Said { first_part: 2, ..said }));
+        assert_eq!(body.keeper_of_refusal(), said.keeps_refusal.then_some(ShardId(3)));
+        lines.push((format!("transaction over several shards, said, keeps {}", said.keeps_refusal), bytes));
+    }
+    lines
+}
+
 #[test]
 fn operations() {
     let mut lines = Vec::new();
@@ -195,28 +222,7 @@ fn operations() {
         assert_eq!(body.parts_at(ShardId(1)).unwrap().count(), 1);
         lines.push((format!("transaction {what}"), bytes));
     }
-    // What a client says of an operation key, of one shard and of several.
-    for said in [
-        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: true, first_part: 0 },
-        Said { fingerprint: 0x0102_0304_0506_0708, keeps_refusal: false, first_part: 1 },
-    ] {
-        let mut bytes = transaction.encoded();
-        Body::say(&mut bytes, said);
-        let body = Body::decode(&bytes).unwrap();
-        assert_eq!(
-            (body.head, body.update, body.said()),
-            (transaction.head, Update::Transaction { parts }, Some(said))
-        );
-        lines.push((format!("transaction, said, first part {}", said.first_part), bytes));
-        let mut bytes = Vec::new();
-        let (head, key) = (transaction.head, transaction.operation_key.as_deref());
-        Body::encode_distributed(&head, key, Coordination::AsPartsNeed, (&list, parts, 2), &mut bytes);
-        Body::say(&mut bytes, said);
-        let body = Body::decode(&bytes).unwrap();
-        assert_eq!(body.said(), Some(Said { first_part: 2, ..said }));
-        assert_eq!(body.keeper_of_refusal(), said.keeps_refusal.then_some(ShardId(3)));
-        lines.push((format!("transaction over several shards, said, keeps {}", said.keeps_refusal), bytes));
-    }
+    lines.extend(said(&transaction, (&list, parts)));
     for &Row { code, name, .. } in Read::ALL {
         let operation = crate::common::operations::Operation::one(code, 0);
         let mut bytes = vec![operation.read().code()];

@@ -19,10 +19,9 @@ use kasha_wire::operation::{Check, CommandBuffer, Condition, ItemsBuffer, PartOp
 use kasha_wire::outcome::each_part;
 use kasha_wire::{OutcomeCode, Read, Said};
 
-use super::connection::Watched;
 use super::flush;
 use super::moving::{self, Moving};
-use super::unknown::{Key, Touched};
+use super::unknown::{Key, Touched, Watched};
 use super::whole::Whole;
 use crate::limits::COMMAND_DEADLINE;
 

@@ -4,16 +4,13 @@ use std::collections::VecDeque;
 
 use kasha_client::session::CallId;
 use kasha_commands::{Command as Name, Item, Items, Once, find};
-use kasha_types::{TableId, Tick};
+use kasha_types::Tick;
 
 use super::calls::Expected;
 use super::moving::Moving;
-use super::unknown::Touched;
+use super::unknown::{Touched, Watched};
 use crate::limits::{REQUEST_COST, ROUND_REPLIES_MAX, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
-
-/// The databases that `SELECT` knows.
-pub const DATABASES: u8 = 16;
 
 /// Whether a connection is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,15 +24,6 @@ pub enum Replies {
     SkipNext,
     /// The request that runs is not.
     Skip,
-}
-
-/// A key whose changes keep `EXEC` from running.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
-    pub table: TableId,
-    pub key: Vec<u8>,
-    /// Its version when it was looked at; 0: it had no value.
-    pub version: u64,
 }
 
 /// Commands since `MULTI`.
@@ -74,6 +62,24 @@ pub enum Outstanding {
     Pause { until: Tick, moving: Box<Moving>, is_answered: bool },
     /// These requests are a share of a call, or will be one when the turn ends.
     Gathered(VecDeque<Waiting>),
+}
+
+impl Outstanding {
+    /// The call of its own.
+    pub fn call(&self) -> Option<CallId> {
+        match self {
+            Self::Call { call, .. } => Some(*call),
+            Self::Pause { .. } | Self::Gathered(_) => None,
+        }
+    }
+
+    /// Until when nothing is asked.
+    pub fn pauses_until(&self) -> Option<Tick> {
+        match self {
+            Self::Pause { until, .. } => Some(*until),
+            Self::Call { .. } | Self::Gathered(_) => None,
+        }
+    }
 }
 
 /// What keeps a connection's first request from beginning.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use kasha_client::session::Session;
-use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row, find, find_sub, later};
+use kasha_commands::{Class, Command as Name, Item, ReplyWriter, Row};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
@@ -12,12 +12,13 @@ use kasha_wire::operation::PartsBuffer;
 use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
-use super::connection::{Blocked, Connection, Outstanding, Waiting, Watched};
+use super::connection::{Blocked, Connection, Outstanding, TablesAsked, Waiting};
 use super::counts::Counts;
 use super::gathered::{self, Gathered, Run};
 use super::moving::{Asked, Going, Moving, Next as Step};
 use super::options::RedisOptions;
-use super::unknown::{Touched, Unknown};
+use super::rows::row_of;
+use super::unknown::{Touched, Unknown, Watched};
 use super::whole::{Asking, Next, Whole};
 use super::{flush, local, multi, tables};
 
@@ -49,38 +50,11 @@ pub(super) enum Begun {
     Blocked(Blocked),
 }
 
+/// The reply to a request that waited for one whose outcome is not known (R10.18), or for a table.
+pub(super) const TRY_AGAIN: &str = "TRYAGAIN it waited for what others do not answer, and was not executed";
+
 /// The reply to a request of which a word is longer than what is kept.
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
-
-/// The row of the command that these words are, or the reply to those that are none.
-pub(super) fn row_of(words: &[&[u8]]) -> Result<&'static Row, String> {
-    /// Bytes of all arguments that are told.
-    const TOLD_MAX: usize = 128;
-    let name = words[0];
-    let Some(row) = find(name) else {
-        let shown = local::shown(name);
-        if later::is_later(name) {
-            return Err(format!(
-                "ERR '{}' is a command of Redis that Kasha does not know yet",
-                shown.to_ascii_lowercase()
-            ));
-        }
-        let mut arguments = String::new();
-        for word in &words[1..] {
-            if arguments.len() >= TOLD_MAX {
-                break;
-            }
-            let left = TOLD_MAX - arguments.len();
-            arguments += &format!("'{}' ", local::shown(&word[..word.len().min(left)]));
-        }
-        return Err(format!("ERR unknown command '{shown}', with args beginning with: {arguments}"));
-    };
-    let found = words.get(1).and_then(|sub| find_sub(row, sub)).unwrap_or(row);
-    match found.arity.allows(words.len()) {
-        true => Ok(found),
-        false => Err(format!("ERR wrong number of arguments for '{}' command", found.name)),
-    }
-}
 
 impl Doing<'_> {
     pub(super) fn reply(&mut self, item: Item<'_>) -> Begun {
@@ -183,7 +157,7 @@ impl Doing<'_> {
                 self.answer(row, words, connection);
                 if row.command == Name::Quit { Begun::Ended } else { Begun::Answered(None) }
             }
-            _ if flush::is_one(row) => flush::begin(self, connection, (row, words), request),
+            _ if flush::is_one(row) => self.begin_flush(connection, (row, words), request),
             Class::Composed => self.begin_whole((conn, connection), (row, words), request.is_answered),
             Class::Reads(_) | Class::Changes(_) => self.begin_on_keys((conn, connection), (row, words), request),
         }
@@ -215,6 +189,26 @@ impl Doing<'_> {
         let requests = self.gather((conn, connection), &mut run, (table, shard));
         *self.run_memory = self.gathered.push(conn, run);
         Begun::Gathered(is_answered, requests)
+    }
+
+    /// Begins a flush that stands outside `MULTI`.
+    pub(super) fn begin_flush(
+        &mut self,
+        connection: &mut Connection,
+        (row, words): (&'static Row, &[&[u8]]),
+        request: &Waiting,
+    ) -> Begun {
+        // R10.18: what nobody knows the outcome of comes first, whatever its keys are.
+        if self.unknown.has_any() {
+            return Begun::Blocked(Blocked::Unknown);
+        }
+        if row.command == Name::FlushAll && connection.tables != TablesAsked::Answered {
+            return Begun::Blocked(Blocked::Tables);
+        }
+        let Some(table) = self.table(connection.database) else {
+            return Begun::Blocked(Blocked::Table(connection.database));
+        };
+        self.begin_alone(connection, (row, words), table, request, None)
     }
 
     /// Begins a command that goes with no other one, under an operation key or none.
@@ -275,7 +269,7 @@ impl Doing<'_> {
         let mut moving = match Moving::new((said, watched), once, self.now, self.session) {
             Ok(moving) => Box::new(moving),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
-            Err(NoCall::Table | NoCall::Moves) => return self.reply(Item::Error(super::TRY_AGAIN)),
+            Err(NoCall::Table | NoCall::Moves) => return self.reply(Item::Error(TRY_AGAIN)),
         };
         let next = moving.ask(&mut Going { now: self.now, session: self.session, out: self.out });
         let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());

@@ -12,9 +12,8 @@ use kasha_wire::operation::CommandBuffer;
 use kasha_wire::requests::Request;
 
 use super::calls::{Merge, NoCall, Placed, Split};
-use super::connection::{Blocked, Connection, DATABASES, TablesAsked, Waiting};
-use super::doing::{Begun, Doing, row_of};
-use super::tables;
+use super::rows::row_of;
+use super::tables::{self, DATABASES};
 
 /// Whether it is one of the two.
 pub fn is_one(row: &Row) -> bool {
@@ -25,26 +24,6 @@ pub fn is_one(row: &Row) -> bool {
 pub fn is_of_all(request: &[u8]) -> bool {
     let words: Vec<_> = Request::of_kept(request).words().collect();
     row_of(&words).is_ok_and(|row| row.command == Name::FlushAll)
-}
-
-/// Begins one that stands outside `MULTI`.
-pub(super) fn begin(
-    doing: &mut Doing<'_>,
-    connection: &mut Connection,
-    (row, words): (&'static Row, &[&[u8]]),
-    request: &Waiting,
-) -> Begun {
-    // R10.18: what nobody knows the outcome of comes first, whatever its keys are.
-    if doing.unknown.has_any() {
-        return Begun::Blocked(Blocked::Unknown);
-    }
-    if row.command == Name::FlushAll && connection.tables != TablesAsked::Answered {
-        return Begun::Blocked(Blocked::Tables);
-    }
-    let Some(table) = doing.table(connection.database) else {
-        return Begun::Blocked(Blocked::Table(connection.database));
-    };
-    doing.begin_alone(connection, (row, words), table, request, None)
 }
 
 /// The parts of one that is begun in the database of this table.

@@ -6,9 +6,12 @@ use kasha_types::UnixMillis;
 use kasha_client::session::Session;
 use kasha_wire::ShardPhase;
 
-use super::connection::{Connection, DATABASES, Replies};
+use super::connection::{Connection, Replies};
 use super::counts::Counts;
 use super::options::RedisOptions;
+use super::rows::shown;
+use super::tables::DATABASES;
+use super::whole::tell_time;
 use super::{info, settings};
 use crate::resp::Protocol;
 
@@ -84,15 +87,6 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
     }
 }
 
-/// **R10.12** The time is what the session takes ClusterTime for, by which values end. It goes on in milliseconds.
-pub fn tell_time(unix: UnixMillis, out: &mut ReplyWriter<'_>) {
-    const MILLIS_A_SECOND: u64 = 1000;
-    const MICROS_A_MILLI: u64 = 1000;
-    let (seconds, micros) = (unix.0 / MILLIS_A_SECOND, unix.0 % MILLIS_A_SECOND * MICROS_A_MILLI);
-    let [seconds, micros] = [seconds, micros].map(|number| number.to_string());
-    out.each(Item::List(2), [Item::Bytes(seconds.as_bytes()), Item::Bytes(micros.as_bytes())]);
-}
-
 /// The reply to a container without one of its subcommands.
 fn no_subcommand(container: &Row, words: &[&[u8]], out: &mut ReplyWriter<'_>) {
     let Some(name) = words.get(1) else { return wrong_number(container.name, out) };
@@ -115,12 +109,6 @@ fn number(word: &[u8]) -> Option<i64> {
 
 fn wrong_number(name: &str, out: &mut ReplyWriter<'_>) {
     out.item(Item::Error(&format!("ERR wrong number of arguments for '{name}' command")));
-}
-
-/// A word as a part of an error: in one line, and not too long.
-pub fn shown(word: &[u8]) -> String {
-    const SHOWN_MAX: usize = 128;
-    String::from_utf8_lossy(&word[..word.len().min(SHOWN_MAX)]).replace(['\r', '\n'], " ")
 }
 
 fn answer_sub(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Connection, out: &mut ReplyWriter<'_>) {

@@ -25,9 +25,8 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read};
 
 use super::calls::{self, Expected, Merge, NoCall, OperationKey, Sending, Split, Together};
-use super::connection::Watched;
 use super::flush;
-use super::unknown::{Key, Touched};
+use super::unknown::{Key, Touched, Watched};
 use crate::limits::COMMAND_DEADLINE;
 
 /// A command, as its connection said it.

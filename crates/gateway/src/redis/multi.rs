@@ -12,13 +12,14 @@ use kasha_wire::requests::Request;
 use kasha_wire::{Outcome, Refusal};
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
-use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting, Watched};
+use super::connection::{Blocked, Connection, Outstanding, Queued, TablesAsked, Waiting};
 use super::doing::{Begun, Doing};
 use super::flush;
 use super::local;
 use super::moving::Asked;
 use super::once;
-use super::unknown::{Key, Touched};
+use super::rows::row_of;
+use super::unknown::{Key, Touched, Watched};
 use crate::limits::COMMAND_DEADLINE;
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
@@ -106,7 +107,7 @@ fn said(doing: &Doing<'_>, connection: &mut Connection) -> Result<Vec<Asked>, u8
     let requests = connection.queued.as_ref().expect("the caller looked").requests.clone();
     let said = requests.iter().map(|request| {
         let words: Vec<_> = Request::of_kept(request).words().collect();
-        let row = super::doing::row_of(&words).expect("looked at when it was queued");
+        let row = row_of(&words).expect("looked at when it was queued");
         if row.class == Class::Local {
             let mut reply = Vec::new();
             local::answer(row, &words, doing.known(), connection, &mut ReplyWriter(&mut reply));
@@ -126,6 +127,37 @@ fn fingerprint(connection: &Connection, said: &[Asked]) -> u64 {
         Asked::Command { table, row, words } => Some((*table, *row, words.iter().map(Vec::as_slice).collect())),
     });
     once::fingerprint(watched, commands)
+}
+
+/// The parts of all commands behind what is demanded; and whether some of them move something between shards, and have no parts yet.
+fn put_together(doing: &Doing<'_>, said: &mut [Asked], watched: &[Watched]) -> Result<(Together, bool), NoCall> {
+    let (mut together, mut moves) = (Together::default(), false);
+    watched.iter().for_each(|watched| together.check(watched));
+    for one in said {
+        let (table, row, words) = match &*one {
+            Asked::Answered(reply) => {
+                together.push_answered(reply.clone());
+                continue;
+            }
+            Asked::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
+        };
+        match calls::split(row, &words, table, doing.session) {
+            Ok(split) => together.push(&split),
+            Err(NoCall::Moves) => {
+                moves = true;
+                together.name(calls::keys_of(table, row, &words));
+            }
+            // A wrong option is its reply, as in Redis.
+            Err(NoCall::Refused(text)) if flush::is_one(row) => {
+                let mut reply = Vec::new();
+                ReplyWriter(&mut reply).item(Item::Error(&text));
+                together.push_answered(reply.clone());
+                *one = Asked::Answered(reply);
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok((together, moves))
 }
 
 /// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
@@ -166,42 +198,19 @@ pub(super) fn execute(
         let (fingerprint, keeps_refusal) = (fingerprint(connection, &said), watched.is_empty());
         OperationKey { key, millis, fingerprint, keeps_refusal }
     });
-    let mut together = Together::default();
-    watched.iter().for_each(|watched| together.check(watched));
-    let mut moves = false;
-    for one in &mut said {
-        let (table, row, words) = match &*one {
-            Asked::Answered(reply) => {
-                together.push_answered(reply.clone());
-                continue;
-            }
-            Asked::Command { table, row, words } => (*table, *row, words.iter().map(Vec::as_slice).collect::<Vec<_>>()),
-        };
-        match calls::split(row, &words, table, doing.session) {
-            Ok(split) => together.push(&split),
-            Err(NoCall::Moves) => {
-                moves = true;
-                together.name(calls::keys_of(table, row, &words));
-            }
-            // A wrong option is its reply, as in Redis.
-            Err(NoCall::Refused(text)) if flush::is_one(row) => {
-                let mut reply = Vec::new();
-                ReplyWriter(&mut reply).item(Item::Error(&text));
-                together.push_answered(reply.clone());
-                *one = Asked::Answered(reply);
-            }
-            Err(NoCall::Refused(text)) => {
-                connection.restore(before);
-                connection.queued = None;
-                connection.forget_watched();
-                return doing.reply(Item::Error(&text));
-            }
-            Err(NoCall::Table) => {
-                connection.restore(before);
-                return Begun::Blocked(Blocked::Table(connection.database));
-            }
+    let (together, moves) = match put_together(doing, &mut said, &watched) {
+        Ok(made) => made,
+        Err(NoCall::Refused(text)) => {
+            connection.restore(before);
+            connection.queued = None;
+            connection.forget_watched();
+            return doing.reply(Item::Error(&text));
         }
-    }
+        Err(NoCall::Table | NoCall::Moves) => {
+            connection.restore(before);
+            return Begun::Blocked(Blocked::Table(connection.database));
+        }
+    };
     if doing.unknown.has(conn, || together.touched().keys.clone())
         || (together.touched().flushes && doing.unknown.has_any())
     {

@@ -15,8 +15,8 @@ use kasha_types::{ConnId, TableId};
 
 use super::calls::OperationKey;
 use super::connection::{Blocked, Connection, Waiting};
-use super::doing::{self, Begun, Doing};
-use super::{calls, flush, local, multi};
+use super::doing::{Begun, Doing};
+use super::{calls, flush, multi, rows};
 
 fn operation_key<'k>(once: &Once<'k>) -> Result<(&'k [u8], u64), String> {
     if !(1..=OPERATION_KEY_BYTES_MAX).contains(&once.key.len()) {
@@ -68,7 +68,7 @@ fn refusal(row: &Row, words: &[&[u8]], in_multi: bool) -> Option<String> {
         ),
         (false, false) => Some(format!(
             "ERR '{}' cannot go under KASHA.ONCE: only EXEC, and commands on keys that are no subcommands, can",
-            local::shown(words[0]).to_ascii_lowercase()
+            rows::shown(words[0]).to_ascii_lowercase()
         )),
         (false, true) => None,
     }
@@ -82,7 +82,7 @@ pub(super) fn begin(
     request: &Waiting,
 ) -> Begun {
     let once = Once::of(words);
-    let row = match doing::row_of(once.command) {
+    let row = match rows::row_of(once.command) {
         Ok(row) => row,
         Err(text) => {
             connection.spoil();

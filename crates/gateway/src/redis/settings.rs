@@ -3,8 +3,9 @@
 use kasha_commands::glob::matches_in_any_case;
 use kasha_commands::{Item, ReplyWriter};
 
-use super::connection::DATABASES;
-use super::local::{Known, shown};
+use super::local::Known;
+use super::rows::shown;
+use super::tables::DATABASES;
 use crate::limits::PATTERN_BYTES_MAX;
 
 /// The settings, in order.

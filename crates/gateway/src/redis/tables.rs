@@ -7,6 +7,9 @@ use kasha_machine::Effects;
 use kasha_types::{TableId, Tick};
 use kasha_wire::message::{Placement, TableOutcome};
 
+/// The databases that `SELECT` knows.
+pub const DATABASES: u8 = 16;
+
 /// How far a table has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {

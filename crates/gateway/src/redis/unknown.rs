@@ -10,6 +10,15 @@ use kasha_types::{ConnId, TableId};
 /// A key of a database.
 pub type Key = (TableId, Vec<u8>);
 
+/// A key whose changes keep `EXEC` from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    pub table: TableId,
+    pub key: Vec<u8>,
+    /// Its version when it was looked at; 0: it had no value.
+    pub version: u64,
+}
+
 /// The calls, and their keys.
 #[derive(Debug, Default)]
 pub struct Unknown {

@@ -9,7 +9,7 @@ use kasha_commands::glob;
 use kasha_commands::{Command as Name, Item, ReplyWriter, Row};
 use kasha_machine::Effects;
 use kasha_types::limits::{KEY_BYTES_MAX, SLOTS};
-use kasha_types::{ShardId, Slot, TableId, Tick};
+use kasha_types::{ShardId, Slot, TableId, Tick, UnixMillis};
 use kasha_wire::operation::ScanCursor;
 use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::requests::number;
@@ -129,6 +129,15 @@ fn error(text: &str) -> Next {
     reply(|out| out.item(Item::Error(text)))
 }
 
+/// **R10.12** The time is what the session takes ClusterTime for, by which values end. It goes on in milliseconds.
+pub fn tell_time(unix: UnixMillis, out: &mut ReplyWriter<'_>) {
+    const MILLIS_A_SECOND: u64 = 1000;
+    const MICROS_A_MILLI: u64 = 1000;
+    let (seconds, micros) = (unix.0 / MILLIS_A_SECOND, unix.0 % MILLIS_A_SECOND * MICROS_A_MILLI);
+    let [seconds, micros] = [seconds, micros].map(|number| number.to_string());
+    out.each(Item::List(2), [Item::Bytes(seconds.as_bytes()), Item::Bytes(micros.as_bytes())]);
+}
+
 /// What a call is made with.
 pub struct Asking<'d> {
     pub now: Tick,
@@ -196,7 +205,7 @@ impl Whole {
     pub fn next(&mut self, completion: &Completion, asking: &mut Asking<'_>) -> Next {
         if let Self::Time = self {
             return match (completion, asking.session.unix_time(asking.now)) {
-                (_, Some(unix)) => reply(|out| super::local::tell_time(unix, out)),
+                (_, Some(unix)) => reply(|out| tell_time(unix, out)),
                 (Completion::Refreshed, None) => error("TRYAGAIN the cluster does not know the time of day yet"),
                 (_, None) => error("TRYAGAIN the coordinator does not answer"),
             };

@@ -273,6 +273,16 @@ impl Draw {
         piece.push(words(&line));
     }
 
+    /// A value that ends, somewhere else a moment later.
+    fn moves_with_its_end(&mut self) -> Vec<Words> {
+        self.uses += 3;
+        let keys = self.some_keys();
+        let set = format!("SET {} {} PX {}", keys[0], self.value(), self.rng.between(200, 400));
+        let moves = if self.rng.chance(1, 2) { "RENAME" } else { "RENAMENX" };
+        let all = [set, format!("{moves} {} {}", keys[0], keys[1]), format!("PTTL {}", keys[1])];
+        all.iter().map(|line| words(line)).collect()
+    }
+
     /// What a program says next.
     pub fn pieces(&mut self) -> Pieces {
         if self.uses >= GROUP_USES_MAX {
@@ -280,6 +290,9 @@ impl Draw {
         }
         if self.rng.chance(1, 8) {
             return self.watched();
+        }
+        if self.rng.chance(1, 24) {
+            return vec![self.moves_with_its_end()];
         }
         let most = if self.rng.chance(1, 16) { 16 } else { 5 };
         let mut piece = Vec::new();
