@@ -331,7 +331,7 @@ fn can_answer(words: &Words, reply: &Reply) -> bool {
         (b"SET", Reply::Nil) => words.len() > 3,
         (b"INCR" | b"INCRBY" | b"DECRBY", Reply::Error(text)) => text.starts_with("ERR value is not"),
         (b"INCR" | b"INCRBY" | b"DECRBY" | b"APPEND" | b"DEL" | b"EXISTS", Reply::Number(_)) => true,
-        (b"PEXPIRE" | b"PERSIST" | b"PTTL", Reply::Number(_)) => true,
+        (b"PEXPIRE" | b"PEXPIREAT" | b"PEXPIRETIME" | b"PERSIST" | b"PTTL", Reply::Number(_)) => true,
         (b"PING", Reply::Word(word)) => word == "PONG",
         _ => false,
     }
