@@ -13,6 +13,7 @@ use kasha_machine::Rng;
 use kasha_types::probe::{self, Probe};
 
 use crate::bad_links::{BadLinks, CutRun};
+use crate::checkers::ends_exact::EndsExact;
 use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::{
     convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, oldest_first, redis_serializable,
@@ -375,6 +376,10 @@ impl Run {
         probes.add("groups of Redis keys searched", checked.searched);
         probes.add("groups of Redis keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
+        let times = self.world.watcher::<EndsExact>().expect("every run");
+        let (checked, wrong) = times.check(&stage.redis.history, self.shape.lease);
+        probes.add("claims checked: ends that were said", checked);
+        violations.extend(wrong);
         if whole {
             violations.extend(executed_once::check(history));
             let checked = tables::check(history);

@@ -148,6 +148,14 @@ bugs! {
     MovedUnchecked = "moved_unchecked",
     /// R10.12: a value that moves between shards leaves its end behind.
     EndLeftBehind = "end_left_behind",
+    /// R10.11: what a command says of time counts from when it is run, and not from when its request was begun.
+    TimeOfRun = "time_of_run",
+    /// R10.12: what programs say in unix milliseconds is rounded to seconds.
+    UnixEndRounded = "unix_end_rounded",
+    /// R10.12: a core counts all of a lease on as soon as it hears ClusterTime.
+    LeaseCountedAtOnce = "lease_counted_at_once",
+    /// R10.12: a core ends values by what it has counted once, and counts no further.
+    EndsNotCounted = "ends_not_counted",
     /// R10.18: what a front has for the keys of a request whose outcome is unknown does not wait.
     LaterRunsAheadOfUnknown = "later_runs_ahead_of_unknown",
     /// D3: an answer to a client in the node's own core does not wait for its gate.

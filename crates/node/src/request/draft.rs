@@ -7,6 +7,7 @@ use kasha_distributed::Footprint;
 use kasha_log::{Log, Purpose};
 use kasha_store::{Draft, SpareDraft};
 use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
 use kasha_wire::{OutcomeCode, Update};
 
 use crate::request::Origin;
@@ -79,7 +80,8 @@ impl RequestPath<'_> {
 
     fn draft_changes<'a>(&self, log: &Log, ordered: &Ordered<'_, 'a>, spare: SpareDraft) -> Draft<'a> {
         let body = ordered.body();
-        let moment = self.core.moment(body.head.begun);
+        let begun = if planted::is_on(Bug::TimeOfRun) { self.core.counted.time() } else { body.head.begun };
+        let moment = self.core.moment(begun);
         if let Update::Batch { batch } = body.update {
             return self.state.store.draft_batch(log, moment, (batch, ordered.parts_max()), spare);
         }

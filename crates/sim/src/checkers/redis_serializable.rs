@@ -17,7 +17,7 @@ use kasha_types::slot_of;
 
 use crate::checkers::order::{Checked, Found, OPERATIONS_MAX, Step, search_within};
 use crate::clock::SimTime;
-use crate::redis::draw::group_of;
+use crate::redis::draw::{group_of, is_ending};
 use crate::redis::history::{Commands, Operation, Told, What};
 
 /// States that are visited of a group: those of a few that are too hard are given up.
@@ -212,8 +212,12 @@ pub fn check(history: &Commands) -> Checked {
             watches.extend(watched);
         }
     }
+    // `ends_exact` knows when those end.
+    let is_ending = |operation: &Operation| operation.keys(all).iter().any(|key| is_ending(key));
     let says = |number: &usize, operation: &Operation| {
-        counts(operation) && (!matches!(operation.what, What::Watch(_)) || watches.contains(number))
+        counts(operation)
+            && !is_ending(operation)
+            && (!matches!(operation.what, What::Watch(_)) || watches.contains(number))
     };
     for (number, operation) in all.iter().enumerate().filter(|(number, operation)| says(number, operation)) {
         if let Some(group) = operation.keys(all).first().and_then(|key| group_of(key)) {

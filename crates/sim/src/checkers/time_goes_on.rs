@@ -80,6 +80,16 @@ fn millis_of(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// The ClusterTime that a frame of a coordinator tells. One that only listens tells none (R9.13).
+pub(crate) fn told_in(sent: &Sent<'_>) -> Option<ClusterTime> {
+    let told = None
+        .or_else(|| sent.message().map(|HeartbeatAnswer { cluster_time, .. }| cluster_time))
+        .or_else(|| sent.message().map(|SessionOpened { cluster_time, .. }| cluster_time))
+        .or_else(|| sent.message().map(|LeaseRenewed { cluster_time, .. }| cluster_time))
+        .or_else(|| sent.message().map(|LeaseVerdict { cluster_time, .. }| cluster_time));
+    told.filter(|&time| time > ClusterTime(0))
+}
+
 impl TimeGoesOn {
     /// `is_strict`: the network is as it should be, and nobody stops for long, so that clients must be right.
     #[must_use]
@@ -185,14 +195,8 @@ impl Watch for TimeGoesOn {
             if let Some(HeartbeatAnswer { view, .. }) = sent.message().filter(|_| self.is_group) {
                 self.on_view(sent.from, view);
             }
-            let told = None
-                .or_else(|| sent.message().map(|HeartbeatAnswer { cluster_time, .. }| cluster_time))
-                .or_else(|| sent.message().map(|SessionOpened { cluster_time, .. }| cluster_time))
-                .or_else(|| sent.message().map(|LeaseRenewed { cluster_time, .. }| cluster_time))
-                .or_else(|| sent.message().map(|LeaseVerdict { cluster_time, .. }| cluster_time));
             let host = &view.hosts[sender.host.0];
-            // A coordinator that only listens tells no time (R9.13).
-            if let Some(time) = told.filter(|&time| time > ClusterTime(0)) {
+            if let Some(time) = told_in(sent) {
                 let (_, others) = self.views.get(&sent.from).copied().unwrap_or_default();
                 self.on_told(time, (host.boot, others), host.clock, view.now);
             }

@@ -331,11 +331,11 @@ fn can_answer(words: &Words, reply: &Reply) -> bool {
         (b"SET", Reply::Nil) => words.len() > 3,
         (b"INCR" | b"INCRBY" | b"DECRBY", Reply::Error(text)) => text.starts_with("ERR value is not"),
         (b"INCR" | b"INCRBY" | b"DECRBY" | b"APPEND" | b"DEL" | b"EXISTS", Reply::Number(_)) => true,
-        (b"PEXPIRE" | b"PERSIST" | b"PTTL", Reply::Number(_)) => true,
         (b"RENAME", Reply::Word(word)) => word == "OK",
         (b"RENAME" | b"RENAMENX", Reply::Error(text)) => text == "ERR no such key",
         (b"RENAMENX" | b"COPY" | b"MSETNX", Reply::Number(0 | 1)) => true,
         (b"BITOP" | b"LCS", Reply::Number(0..)) => true,
+        (b"PEXPIRE" | b"PEXPIREAT" | b"PEXPIRETIME" | b"PERSIST" | b"PTTL", Reply::Number(_)) => true,
         (b"PING", Reply::Word(word)) => word == "PONG",
         _ => false,
     }

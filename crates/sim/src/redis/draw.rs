@@ -3,8 +3,11 @@
 //! Keys of one group are used together, and replaced together: a group's history is searched as a whole. They have no tag, so that they are of
 //! any shards. No value is written twice.
 
+use std::collections::VecDeque;
+
 use kasha_machine::Rng;
 use kasha_reference::redis;
+use kasha_types::UnixMillis;
 
 use super::Words;
 
@@ -13,6 +16,9 @@ const GROUP_USES_MAX: u32 = 18;
 
 /// Keys of each kind in a group.
 const KEYS: u64 = 3;
+
+/// Values with an end that is said, of which programs may still ask.
+const ENDING: usize = 6;
 
 /// What a program says next, in pieces: each waits until the one before is answered.
 pub type Pieces = Vec<Vec<Words>>;
@@ -24,6 +30,8 @@ pub struct Draw {
     group: u32,
     uses: u32,
     values: u64,
+    /// Keys of values with an end that is said.
+    ending: VecDeque<String>,
 }
 
 /// A command of these words.
@@ -58,6 +66,12 @@ fn without_refused(drawn: Vec<Words>) -> Vec<Words> {
     kept
 }
 
+/// Whether the value under a key gets an end when it is written, once: nobody else writes there.
+#[must_use]
+pub fn is_ending(key: &[u8]) -> bool {
+    key.iter().skip_while(|&&byte| byte != b'.').nth(1) == Some(&b'e')
+}
+
 /// A question for all accounts of a group.
 #[must_use]
 pub fn all_accounts(group: u32) -> Words {
@@ -76,7 +90,7 @@ impl Draw {
     /// Nothing was drawn yet.
     #[must_use]
     pub fn new(rng: Rng) -> Self {
-        Self { rng, group: 0, uses: 0, values: 0 }
+        Self { rng, group: 0, uses: 0, values: 0, ending: VecDeque::new() }
     }
 
     /// Groups that were used.
@@ -283,8 +297,31 @@ impl Draw {
         all.iter().map(|line| words(line)).collect()
     }
 
-    /// What a program says next.
-    pub fn pieces(&mut self) -> Pieces {
+    /// A value that ends at a time of day, or a look at one.
+    fn ending(&mut self, wall: UnixMillis, piece: &mut Vec<Words>) {
+        if self.ending.is_empty() || self.rng.chance(1, 4) {
+            let value = self.value();
+            let key = format!("{}.e{}", self.group, self.values);
+            let ends = wall.0 + self.rng.between(300, 3_000);
+            if self.rng.chance(1, 2) {
+                piece.push(words(&format!("SET {key} {value} PXAT {ends}")));
+            } else {
+                let lines = ["MULTI", &format!("SET {key} {value}"), &format!("PEXPIREAT {key} {ends}"), "EXEC"];
+                piece.extend(lines.map(words));
+            }
+            self.ending.push_back(key);
+            if self.ending.len() > ENDING {
+                self.ending.pop_front();
+            }
+            return;
+        }
+        let key = self.ending[usize::try_from(self.rng.below(self.ending.len() as u64)).expect("few")].clone();
+        let name = *self.rng.pick(&["GET", "PEXPIRETIME", "PEXPIRETIME", "EXISTS"]);
+        piece.push(words(&format!("{name} {key}")));
+    }
+
+    /// What a program says next, when the clocks on walls show this.
+    pub fn pieces(&mut self, wall: UnixMillis) -> Pieces {
         if self.uses >= GROUP_USES_MAX {
             (self.group, self.uses) = (self.group + 1, 0);
         }
@@ -297,7 +334,8 @@ impl Draw {
         let most = if self.rng.chance(1, 16) { 16 } else { 5 };
         let mut piece = Vec::new();
         while piece.len() < usize::try_from(self.rng.between(1, most)).expect("few") {
-            match self.rng.below(12) {
+            match self.rng.below(14) {
+                12..14 => self.ending(wall, &mut piece),
                 0..8 => piece.push(self.command()),
                 8 | 9 => self.multi(&mut piece),
                 10 => {

@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
-use kasha_types::{LogSlice, Tick};
+use kasha_types::{LogSlice, Tick, UnixMillis};
 
 use super::dialogue::{Dialogue, Heard};
 use super::draw::{self, Pieces};
 use super::{Words, reader};
 use crate::clients::Stage;
-use crate::clock::{SimTime, millis};
+use crate::clock::{Clock, SimTime, millis};
 use crate::process::Actor;
 
 /// How long a program waits for a reply: longer than a front does for the outcome of one command.
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     /// What comes next, in the order in which it is said.
-    fn next(&mut self, stage: &mut Stage) -> Option<Vec<Words>> {
+    fn next(&mut self, stage: &mut Stage, at: SimTime) -> Option<Vec<Words>> {
         if self.task == Task::Audit {
             let group = stage.redis.to_read.pop()?;
             self.reads = Some(group);
@@ -206,20 +206,21 @@ impl Driver {
             return (self.waiting() == 0).then(|| self.later.remove(0));
         }
         let again = std::mem::take(&mut self.again);
-        let is_present = |words: &&Words| words.get(1).is_some_and(|key| stage.redis.draw.is_present(key));
+        let is_again = |key: &Vec<u8>| stage.redis.draw.is_present(key) && !draw::is_ending(key);
+        let is_present = |words: &&Words| words.get(1).is_some_and(is_again);
         let again: Vec<_> = again.iter().filter(is_present).cloned().collect();
         if !again.is_empty() && stage.rng.chance(1, 2) {
             stage.probes.hit("redis: said again");
             again.iter().for_each(|_| stage.redis.draw.again());
             return Some(again);
         }
-        self.later = stage.redis.draw.pieces();
+        self.later = stage.redis.draw.pieces(wall(at));
         Some(self.later.remove(0))
     }
 
     /// Says some requests at once, and sometimes that these were the last ones.
     fn speak(&mut self, stage: &mut Stage, at: SimTime, out: &mut Effects) {
-        let Some(mut requests) = self.next(stage) else { return };
+        let Some(mut requests) = self.next(stage, at) else { return };
         let peer = self.ear.peer.unwrap_or_else(|| self.dial(stage, at, out));
         if self.waiting() == 0 {
             self.moved = at;
@@ -251,11 +252,11 @@ impl Driver {
     }
 
     /// Hangs up, perhaps in the middle of a request: what has not come whole is not executed.
-    fn break_off(&mut self, stage: &mut Stage, out: &mut Effects) {
+    fn break_off(&mut self, stage: &mut Stage, at: SimTime, out: &mut Effects) {
         stage.probes.hit("redis: hung up");
         let has_ended = self.dialogue.as_ref().is_none_or(|dialogue| dialogue.has_ended);
         if let Some(peer) = self.ear.peer.filter(|_| !has_ended && stage.rng.chance(1, 2)) {
-            let words = stage.redis.draw.pieces().remove(0).remove(0);
+            let words = stage.redis.draw.pieces(wall(at)).remove(0).remove(0);
             let mut bytes = Vec::new();
             put_request(&words, false, &mut bytes);
             bytes.truncate(usize::try_from(stage.rng.between(1, bytes.len() as u64 - 1)).expect("short"));
@@ -268,6 +269,11 @@ impl Driver {
 fn send(to: Endpoint, bytes: &[u8], out: &mut Effects) {
     let head = out.span(bytes);
     out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
+}
+
+/// What a clock on a wall shows that is exact.
+fn wall(at: SimTime) -> UnixMillis {
+    Clock::new(0, 0).wall(at)
 }
 
 /// The request as bytes; `typed`: as a line that a person types.
@@ -339,7 +345,7 @@ impl Actor for Driver {
         // Most programs wait for all replies.
         let most = if self.task != Task::Audit && stage.rng.chance(1, 6) { WAITING_MAX } else { 1 };
         if self.ear.peer.is_some() && self.task != Task::Audit && stage.rng.chance(1, 400) {
-            self.break_off(stage, out);
+            self.break_off(stage, at, out);
         } else if self.waiting() < most && !has_ended {
             self.speak(stage, at, out);
         }

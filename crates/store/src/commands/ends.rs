@@ -5,6 +5,7 @@
 
 use kasha_commands::Item;
 use kasha_types::ClusterTime;
+use kasha_types::planted::{self, Bug};
 use kasha_wire::operation::Words;
 
 use super::{CommandError, Replied, integer};
@@ -118,6 +119,8 @@ impl<'a> Run<'_, 'a> {
         let invalid = CommandError::of(invalid);
         let millis = integer(word)?.checked_mul(given.millis).ok_or_else(|| invalid.clone())?;
         if given.is_unix {
+            let rounded = millis / MILLIS_A_SECOND * MILLIS_A_SECOND;
+            let millis = if planted::is_on(Bug::UnixEndRounded) { rounded } else { millis };
             return Ok(i128::from(millis) - self.origin());
         }
         if millis > i64::MAX - UNIX_MOST {
