@@ -28,7 +28,7 @@ use judging::{STEPS, Steps};
 use process::Interrupt;
 
 /// What some steps need, and Kasha has.
-const FEATURES: &[&str] = &[];
+const FEATURES: &[&str] = &["scan", "exact-ends"];
 
 /// What some steps need, and Redis has.
 const FEATURES_OF_REDIS: &[&str] = &["scan", "exact-ends"];
@@ -82,6 +82,10 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<ExitCode> {
     let interrupt = Interrupt::listen()?;
     let (mut programs, mut problems) = (Vec::new(), Vec::new());
     for &driver in &choice.only {
+        if let Some(missing) = driver.missing() {
+            println!("SKIPPED: {} is not run: {missing}", driver.name());
+            continue;
+        }
         println!("installing {}", driver.name());
         match driver.install(workspace, &interrupt) {
             Ok(command) => programs.push(Program { driver, command }),
