@@ -8,6 +8,7 @@ mod counting;
 mod installing;
 mod judging;
 mod process;
+mod recipes;
 mod relay;
 
 use std::fs;
@@ -99,6 +100,14 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<ExitCode> {
         fs::create_dir_all(&folder).context("no folder below the target folder")?;
         let mut cluster = Cluster::start(&kasha, &folder, &interrupt)?;
         problems.extend(at_redis(&programs, &folder, &interrupt)?);
+        for program in &programs {
+            let name = program.driver.name();
+            match recipes::run(workspace, program, cluster.proxy(), &folder, &interrupt) {
+                Ok(true) => println!("{name}: the recipes keep what they promise"),
+                Ok(false) => {}
+                Err(why) => problems.push(format!("{name}, the recipes: {why:#}")),
+            }
+        }
         for target in targets(&cluster, choice.kills) {
             let at = At { target, programs: &programs, folder: &folder, interrupt: &interrupt };
             problems.extend(at.judge(&mut cluster)?);
