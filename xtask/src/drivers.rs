@@ -8,6 +8,7 @@ mod counting;
 mod installing;
 mod judging;
 mod process;
+mod recipes;
 mod relay;
 
 use std::fs;
@@ -28,7 +29,7 @@ use judging::{STEPS, Steps};
 use process::Interrupt;
 
 /// What some steps need, and Kasha has.
-const FEATURES: &[&str] = &[];
+const FEATURES: &[&str] = &["scan", "exact-ends"];
 
 /// What some steps need, and Redis has.
 const FEATURES_OF_REDIS: &[&str] = &["scan", "exact-ends"];
@@ -82,6 +83,10 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<ExitCode> {
     let interrupt = Interrupt::listen()?;
     let (mut programs, mut problems) = (Vec::new(), Vec::new());
     for &driver in &choice.only {
+        if let Some(missing) = driver.missing() {
+            println!("SKIPPED: {} is not run: {missing}", driver.name());
+            continue;
+        }
         println!("installing {}", driver.name());
         match driver.install(workspace, &interrupt) {
             Ok(command) => programs.push(Program { driver, command }),
@@ -95,6 +100,14 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<ExitCode> {
         fs::create_dir_all(&folder).context("no folder below the target folder")?;
         let mut cluster = Cluster::start(&kasha, &folder, &interrupt)?;
         problems.extend(at_redis(&programs, &folder, &interrupt)?);
+        for program in &programs {
+            let name = program.driver.name();
+            match recipes::run(workspace, program, cluster.proxy(), &folder, &interrupt) {
+                Ok(true) => println!("{name}: the recipes keep what they promise"),
+                Ok(false) => {}
+                Err(why) => problems.push(format!("{name}, the recipes: {why:#}")),
+            }
+        }
         for target in targets(&cluster, choice.kills) {
             let at = At { target, programs: &programs, folder: &folder, interrupt: &interrupt };
             problems.extend(at.judge(&mut cluster)?);

@@ -28,11 +28,20 @@ pub(crate) enum Driver {
     RedisRs,
     Jedis,
     Lettuce,
+    RedisRb,
 }
 
 impl Driver {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::RedisPy, Self::Ioredis, Self::NodeRedis, Self::GoRedis, Self::RedisRs, Self::Jedis, Self::Lettuce];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::RedisPy,
+        Self::Ioredis,
+        Self::NodeRedis,
+        Self::GoRedis,
+        Self::RedisRs,
+        Self::Jedis,
+        Self::Lettuce,
+        Self::RedisRb,
+    ];
 
     /// Its name, which is the name of its folder in tests/drivers, too.
     pub(crate) fn name(self) -> &'static str {
@@ -44,6 +53,24 @@ impl Driver {
             Self::RedisRs => "redis-rs",
             Self::Jedis => "jedis",
             Self::Lettuce => "lettuce",
+            Self::RedisRb => "redis-rb",
+        }
+    }
+
+    /// What is missing for the driver, if it is one that is run only where its runtime is there.
+    pub(crate) fn missing(self) -> Option<String> {
+        match self {
+            Self::RedisRb if !succeeds("ruby", &["-rredis", "-e", ""]) => {
+                Some("there is no Ruby with redis-rb (apt-get install ruby ruby-redis)".to_owned())
+            }
+            Self::RedisPy
+            | Self::Ioredis
+            | Self::NodeRedis
+            | Self::GoRedis
+            | Self::RedisRs
+            | Self::Jedis
+            | Self::Lettuce
+            | Self::RedisRb => None,
         }
     }
 
@@ -57,6 +84,8 @@ impl Driver {
             Self::GoRedis => (&[("go", "version")], "Go 1.26 or later: apt-get install golang-go, or from go.dev"),
             // It is built by the cargo that builds this tool.
             Self::RedisRs => (&[], ""),
+            // Without it, it is not asked for (`missing`).
+            Self::RedisRb => (&[], ""),
             Self::Jedis | Self::Lettuce => (
                 &[("java", "-version"), ("javac", "-version"), ("mvn", "--version")],
                 "Java 17 or later: apt-get install default-jdk maven",
@@ -84,6 +113,7 @@ impl Driver {
             Self::RedisRs => place.rust(),
             Self::Jedis => place.java("Jedis", &sources),
             Self::Lettuce => place.java("Lettuce", &sources),
+            Self::RedisRb => Ok(vec!["ruby".into(), place.source.join("driver.rb").into()]),
         }
     }
 }
