@@ -373,7 +373,6 @@ impl<'a> Draft<'a> {
             return self.see_drafted(store, (hash, table), number);
         }
         let found = store.find_with_bucket(log, hash, table, key);
-        let found = if self.more.flushed.is_empty() { found } else { self.unless_flushed(found) };
         self.more.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
         let nothing = |last, prior| Seen { hash, prior, last, value: None, ends: None };
         match found {
@@ -383,7 +382,8 @@ impl<'a> Draft<'a> {
                 let prior = Prior::Logged { at, bucket, is: Was::Tombstone, oldest: tombstone.oldest, ends: None };
                 nothing(tombstone.version.max(self.floor_of(store, table)), prior)
             }
-            Some((Found::Flushed(at, object), bucket)) => {
+            Some((Found::Object(at, object), bucket)) if self.is_flushed(store, at, &object) => {
+                self.more.sees_absence = true;
                 let Object { oldest, ends, .. } = object;
                 nothing(self.floor_of(store, table), Prior::Logged { at, bucket, is: Was::Flushed, oldest, ends })
             }
@@ -428,12 +428,11 @@ impl<'a> Draft<'a> {
         store.floor_of(table).max(flushed)
     }
 
-    #[cold]
-    fn unless_flushed<'l>(&self, found: Option<(Found<'l>, IndexBucket)>) -> Option<(Found<'l>, IndexBucket)> {
-        found.map(|(found, bucket)| match found {
-            Found::Object(at, object) if self.flush_of(object.table).is_some() => (Found::Flushed(at, object), bucket),
-            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => (found, bucket),
-        })
+    /// Whether a flush has ended an object of the store, this operation's or one before.
+    #[inline]
+    fn is_flushed(&self, store: &Store, at: EntryOffset, object: &Object<'_>) -> bool {
+        (store.has_flushed() || !self.more.flushed.is_empty())
+            && (self.flush_of(object.table).is_some() || store.tables.is_flushed(object.table, object.version, at))
     }
 
     /// No key of the table has a value any more, and versions of its keys go on above all that were given (R10.7).

@@ -181,8 +181,6 @@ impl<'a> Tombstone<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     Object(EntryOffset, Object<'a>),
-    /// An object that a flush has ended, and that the index still leads to: to all who look, there is none.
-    Flushed(EntryOffset, Object<'a>),
     Tombstone(EntryOffset, Tombstone<'a>),
 }
 
@@ -191,34 +189,34 @@ impl<'a> Found<'a> {
     pub(crate) fn ends(&self) -> Option<ClusterTime> {
         match self {
             Self::Object(_, object) => object.ends,
-            Self::Flushed(..) | Self::Tombstone(..) => None,
+            Self::Tombstone(..) => None,
         }
     }
 
     pub(crate) fn table(&self) -> TableId {
         match self {
-            Self::Object(_, object) | Self::Flushed(_, object) => object.table,
+            Self::Object(_, object) => object.table,
             Self::Tombstone(_, tombstone) => tombstone.table,
         }
     }
 
     pub(crate) fn key(&self) -> &'a [u8] {
         match self {
-            Self::Object(_, object) | Self::Flushed(_, object) => object.key,
+            Self::Object(_, object) => object.key,
             Self::Tombstone(_, tombstone) => tombstone.key,
         }
     }
 
     pub(crate) fn version(&self) -> u64 {
         match self {
-            Self::Object(_, object) | Self::Flushed(_, object) => object.version,
+            Self::Object(_, object) => object.version,
             Self::Tombstone(_, tombstone) => tombstone.version,
         }
     }
 
     pub(crate) fn at(&self) -> EntryOffset {
         match *self {
-            Self::Object(at, _) | Self::Flushed(at, _) | Self::Tombstone(at, _) => at,
+            Self::Object(at, _) | Self::Tombstone(at, _) => at,
         }
     }
 }

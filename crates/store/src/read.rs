@@ -53,7 +53,7 @@ impl Store {
                     let offset = at.payload() + object.value_offset() as u64;
                     ReadResult::Tail(LogSlice { shard: log.shard(), offset, len: object.value.len() as u32 })
                 }
-                Some(Found::Flushed(..) | Found::Tombstone(..)) | None => {
+                Some(Found::Tombstone(..)) | None => {
                     result.push(OutcomeCode::NotFound as u8);
                     ReadResult::Whole
                 }
@@ -82,7 +82,7 @@ impl Store {
                             result.extend_from_slice(&(object.value.len() as u32).to_le_bytes());
                             result.extend_from_slice(object.value);
                         }
-                        Some(Found::Flushed(..) | Found::Tombstone(..)) | None => {
+                        Some(Found::Tombstone(..)) | None => {
                             result.extend_from_slice(&[0; ITEM_HEAD_BYTES]);
                         }
                     }
@@ -107,7 +107,7 @@ impl Store {
                 Some(Found::Object(_, object)) => (object.version, Some(object.value)),
                 // R4.8: the next value gets a version above both.
                 Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.floor_of(table)), None),
-                Some(Found::Flushed(..)) | None => (self.floor_of(table), None),
+                None => (self.floor_of(table), None),
             };
             let is_told = value.is_some() || !planted::is_on(Bug::AbsenceUnversioned);
             let version = if is_told { version } else { 0 };

@@ -27,7 +27,7 @@ impl Store {
             {
                 visit(&object)
             }
-            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => Enough::No,
+            Found::Object(..) | Found::Tombstone(..) => Enough::No,
         })
     }
 }

@@ -66,11 +66,16 @@ impl Store {
         Self::default()
     }
 
+    /// What there is of a key, to whoever looks: an object that a flush has ended is none.
     pub(crate) fn find<'l>(&self, log: &'l Log, hash: KeyHash, table: TableId, key: &[u8]) -> Option<Found<'l>> {
-        self.find_with_bucket(log, hash, table, key).map(|(found, _)| found)
+        let found = self.find_with_bucket(log, hash, table, key).map(|(found, _)| found);
+        if self.tables.has_flushed() && found.as_ref().is_some_and(|found| self.is_flushed(found)) {
+            return None;
+        }
+        found
     }
 
-    /// The same, and where the index leads there.
+    /// What the index leads to, and where.
     pub(crate) fn find_with_bucket<'l>(
         &self,
         log: &'l Log,
@@ -86,18 +91,16 @@ impl Store {
             is_it
         };
         let bucket = self.index.find(hash, is_it)?;
-        found.map(|found| (if self.tables.has_flushed() { self.unless_flushed(found) } else { found }, bucket))
+        found.map(|found| (found, bucket))
     }
 
-    /// What the index leads to, as those see it who look for the key.
+    /// Whether what the index leads to is an object that a flush has ended.
     #[cold]
     #[inline(never)]
-    fn unless_flushed<'l>(&self, found: Found<'l>) -> Found<'l> {
+    fn is_flushed(&self, found: &Found<'_>) -> bool {
         match found {
-            Found::Object(at, object) if self.tables.is_flushed(object.table, object.version, at) => {
-                Found::Flushed(at, object)
-            }
-            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => found,
+            Found::Object(at, object) => self.tables.is_flushed(object.table, object.version, *at),
+            Found::Tombstone(..) => false,
         }
     }
 
@@ -147,7 +150,7 @@ impl Store {
         }
         let was_object = matches!(old, Some((Found::Object(..), _)));
         match found {
-            Found::Object(_, object) | Found::Flushed(_, object) => {
+            Found::Object(_, object) => {
                 self.count(table, i64::from(!was_object));
                 self.expiries.add(at, object.ends);
             }
@@ -260,7 +263,7 @@ impl Store {
                 false
             }
             // Its tombstones go as all do: when the segments that they name are gone.
-            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => true,
+            Found::Object(..) | Found::Tombstone(..) => true,
         };
         index.retain_slice(cursor, buckets, keep)
     }
@@ -308,7 +311,7 @@ impl Store {
                 tables.object_goes(object.table, object.version);
                 false
             }
-            Found::Object(..) | Found::Flushed(..) | Found::Tombstone(..) => true,
+            Found::Object(..) | Found::Tombstone(..) => true,
         };
         index.retain_slice(cursor, buckets, keep)
     }
