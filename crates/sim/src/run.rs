@@ -172,6 +172,13 @@ fn run_unguarded(options: SimOptions) -> RunReport {
     run.report(options)
 }
 
+/// What is wrong with what programs of Redis were told of ends (R10.12).
+fn check_ends(world: &mut World, redis: &Redis, lease: u64, probes: &mut Probes) -> Vec<String> {
+    let (checked, wrong) = world.watcher::<EndsExact>().expect("every run").check(&redis.history, lease);
+    probes.add("claims checked: ends that were said", checked);
+    wrong
+}
+
 impl Run {
     fn phases(&mut self, scenario: Scenario, intensity: Intensity) {
         for host in self
@@ -376,10 +383,7 @@ impl Run {
         probes.add("groups of Redis keys searched", checked.searched);
         probes.add("groups of Redis keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
-        let times = self.world.watcher::<EndsExact>().expect("every run");
-        let (checked, wrong) = times.check(&stage.redis.history, self.shape.lease);
-        probes.add("claims checked: ends that were said", checked);
-        violations.extend(wrong);
+        violations.extend(check_ends(&mut self.world, &stage.redis, self.shape.lease, &mut probes));
         if whole {
             violations.extend(executed_once::check(history));
             let checked = tables::check(history);
