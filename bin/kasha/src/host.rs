@@ -251,7 +251,7 @@ impl RunningNode {
             listeners.push(listener);
             bound.push(address);
         }
-        let redis = spec.redis.as_ref().map(Port::listen).transpose()?;
+        let redis = spec.redis.as_ref().map(|redis| Port::listen(redis, cores.into())).transpose()?;
         let addresses = advertised(spec, &bound, &resolver)?;
         let control = match &spec.control {
             Some(control) => control.listen(&resolver, stored_in(&data)?.is_some())?,
@@ -436,6 +436,7 @@ impl RunningNode {
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
         let Shared { cluster, addresses, names, control, redis, trash } = shared;
         let (cluster, memory_goes_to) = (*cluster, trash.clone());
+        let port = redis.as_ref().map(|redis| redis.counted(index.into()));
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
@@ -449,6 +450,7 @@ impl RunningNode {
             seed: random_u64(),
             control: *control,
             seeds: spec.coordinators[1..].iter().map(Place::address).collect(),
+            port: port.clone(),
             ..NodeOptions::new(cluster, core, addresses.clone(), self.coordinator)
         };
         let loop_options = LoopOptions {
@@ -468,6 +470,7 @@ impl RunningNode {
             names: names.clone(),
             trash: Some(trash.clone()),
             limits: spec.limits,
+            port,
         };
         let (asked, tells) = (Arc::clone(&self.asked_to_stop), index == 0);
         let Some(port) = redis else {
@@ -480,7 +483,7 @@ impl RunningNode {
         loop_options.listen.push(port.listener()?);
         loop_options.limits = loop_options.limits.with_requesters();
         let requesters = loop_options.limits.requesters * self.cores;
-        let of_front = RedisOptions { clients_max: requesters, ..port.options.clone() };
+        let of_front = RedisOptions { clients_max: requesters, ..port.options(index.into()) };
         // The front asks its own node first, and then the others' for whom the cluster has a place.
         let seeds: Vec<_> = addresses.iter().copied().chain(self.coordinator).collect();
         let make = move || {

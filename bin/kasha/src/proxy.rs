@@ -75,10 +75,16 @@ pub fn run(arguments: &ProxyArguments) -> Result<()> {
     let password = arguments.redis_password.clone();
     let placement = placement(arguments.redis_spread);
     let options = RedisOptions { password, placement, clients_max: limits.requesters, ..RedisOptions::default() };
-    let (port, at) = Port::listen(&PortSpec { address: arguments.redis, options })?;
-    let options =
-        LoopOptions { name: "proxy".into(), listen: vec![port.listener()?], limits, ..LoopOptions::default() };
-    let mut event_loop = EventLoop::new(options, |_, now, out| Ok(front(seeds.into(), None, port.options, now, out)))?;
+    let (port, at) = Port::listen(&PortSpec { address: arguments.redis, options }, 1)?;
+    let options = LoopOptions {
+        name: "proxy".into(),
+        listen: vec![port.listener()?],
+        limits,
+        port: Some(port.counted(0)),
+        ..LoopOptions::default()
+    };
+    let mut event_loop =
+        EventLoop::new(options, |_, now, out| Ok(front(seeds.into(), None, port.options(0), now, out)))?;
     let asked = StopRequest::listen()?;
     let (handle, wakes) = (event_loop.handle(), asked.again());
     std::thread::Builder::new().name("stop".into()).spawn(move || {

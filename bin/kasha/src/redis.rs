@@ -12,7 +12,7 @@ use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Colocated, Effects, Fronted};
 use kasha_node::Node;
 use kasha_runtime::{Application, Control, Framing, Listener, random_u64};
-use kasha_types::{CoreId, Tick};
+use kasha_types::{CoreId, CorePort, Tick};
 use kasha_wire::message::Placement;
 
 use crate::telling::TellLease;
@@ -43,18 +43,30 @@ pub fn front(seeds: Seeds, beside: Option<CoreId>, options: RedisOptions, now: T
 /// The port of a node: all its cores accept there.
 pub struct Port {
     socket: TcpListener,
-    pub options: RedisOptions,
+    options: RedisOptions,
+    /// Where each of the cores counts.
+    counted: Vec<CorePort>,
 }
 
 impl Port {
-    /// Takes the port.
+    /// Takes the port, for so many cores.
     ///
     /// # Errors
     /// If the address cannot be had.
-    pub fn listen(spec: &PortSpec) -> Result<(Self, SocketAddr)> {
+    pub fn listen(spec: &PortSpec, cores: usize) -> Result<(Self, SocketAddr)> {
         let (socket, address) = kasha_runtime::listen(spec.address)?;
         let options = RedisOptions { port: address.port(), ..spec.options.clone() };
-        Ok((Self { socket, options }, address))
+        Ok((Self { socket, options, counted: CorePort::of_cores(cores) }, address))
+    }
+
+    /// Where this core counts.
+    pub fn counted(&self, core: usize) -> CorePort {
+        self.counted[core].clone()
+    }
+
+    /// For the front of this core.
+    pub fn options(&self, core: usize) -> RedisOptions {
+        RedisOptions { counted: Some(self.counted(core)), ..self.options.clone() }
     }
 
     /// For one of the cores.

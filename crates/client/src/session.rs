@@ -243,7 +243,7 @@ impl Machine for Session {
             }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
             Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => {
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
                 unreachable!("requests of other protocols are for a front")
             }
         }

@@ -5,6 +5,9 @@
 //! A command answers with a [`reply`], which is the same for every protocol (**R10.4**): what a record keeps of it can be told to a
 //! connection that speaks RESP2, and again to one that speaks RESP3.
 //!
+//! A further command of a kind that is there costs its row, its execution (an arm and a function in `kasha_store`'s `commands`), its form for
+//! the comparison with Redis (`tests/redis/src/draw.rs`), and its name in `docs/redis.md`. What has to be known of it elsewhere is a column of its row.
+//!
 //! Names, flags, categories and positions are those of Redis 7.0; `tests/redis-7.0.txt` has what that server says of each. Redis has no command
 //! whose name begins with `kasha.`.
 
@@ -28,5 +31,5 @@ pub use keys::{KeyFlags, KeySpec};
 pub use likeness::{LCS_CELLS_MAX, LCS_CELLS_OF_ALL_MAX, LCS_TOO_MUCH, LikenessOptions, lcs_cells};
 pub use once::Once;
 pub use reply::{Item, Items, ReplyWriter};
-pub use row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row, TimeOfDay};
+pub use row::{Arity, Bound, Categories, Class, CommandNumber, Flags, Frees, Group, Row, Time, TimeOfDay};
 pub use table::Command;

@@ -150,6 +150,35 @@ impl Group {
     }
 }
 
+/// What bounds what a command writes to each of its keys, and what it answers (R11.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Its request's length, whatever its keys hold: over several shards it need not be coordinated (R8.13).
+    Words,
+    /// What its keys hold, too: over several shards it is coordinated.
+    Values,
+    /// No shard executes it: its front sees to it.
+    Front,
+}
+
+/// What a command knows of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// Nothing.
+    Never,
+    /// What it does depends on when its request was begun.
+    Begun,
+    /// It tells a time of day, and depends on nothing else.
+    Day,
+    /// It says a time of day, and what it does depends on when its request was begun.
+    BegunAndDay,
+    /// What it does depends on when its request was begun. It says a time of day if an option does, which stands behind so many words.
+    InOptions {
+        /// Words that are no options, without the command's name.
+        behind: usize,
+    },
+}
+
 /// Whether what a command does depends on the time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeOfDay {
@@ -164,6 +193,17 @@ pub enum TimeOfDay {
     },
 }
 
+/// Whether a command can only give memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frees {
+    /// It may take some.
+    Never,
+    /// It deletes.
+    Always,
+    /// It does if the time behind its key says that the value's is over.
+    IfOver,
+}
+
 /// What is said of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
@@ -173,6 +213,12 @@ pub struct Row {
     pub name: &'static str,
     /// Who executes it.
     pub class: Class,
+    /// What bounds what it writes and answers.
+    pub bound: Bound,
+    /// What it knows of time.
+    pub time: Time,
+    /// Whether it can only give memory back.
+    pub frees: Frees,
     /// How many words it has.
     pub arity: Arity,
     /// Where Redis' documentation has it.
@@ -195,53 +241,26 @@ impl Row {
     /// Whether what it does depends on when its request was begun, whatever its words are.
     #[must_use]
     pub const fn knows_time(&self) -> bool {
-        matches!(
-            self.command,
-            Command::Set
-                | Command::SetEx
-                | Command::PSetEx
-                | Command::GetEx
-                | Command::Expire
-                | Command::ExpireAt
-                | Command::PExpire
-                | Command::PExpireAt
-                | Command::Ttl
-                | Command::PTtl
-        )
+        match self.time {
+            Time::Begun | Time::BegunAndDay | Time::InOptions { .. } => true,
+            Time::Never | Time::Day => false,
+        }
     }
 
     /// Whether what it does depends on the time of day (R10.12).
     #[must_use]
     pub const fn time_of_day(&self) -> TimeOfDay {
-        match self.command {
-            Command::ExpireAt | Command::PExpireAt | Command::ExpireTime | Command::PExpireTime => TimeOfDay::Always,
-            Command::Set => TimeOfDay::InOptions { behind: 2 },
-            Command::GetEx => TimeOfDay::InOptions { behind: 1 },
-            _ => TimeOfDay::Never,
+        match self.time {
+            Time::Never | Time::Begun => TimeOfDay::Never,
+            Time::Day | Time::BegunAndDay => TimeOfDay::Always,
+            Time::InOptions { behind } => TimeOfDay::InOptions { behind },
         }
     }
 
     /// Whether what it writes, to one key, and what it answers is bounded by its request's length, whatever its key holds (R8.13).
     #[must_use]
     pub const fn is_bounded(&self) -> bool {
-        matches!(
-            self.command,
-            Command::SetEx
-                | Command::PSetEx
-                | Command::SetNx
-                | Command::Incr
-                | Command::Decr
-                | Command::IncrBy
-                | Command::DecrBy
-                | Command::StrLen
-                | Command::Type
-                | Command::Ttl
-                | Command::PTtl
-                | Command::ExpireTime
-                | Command::PExpireTime
-                | Command::GetBit
-                | Command::FlushDb
-        )
+        matches!(self.bound, Bound::Words)
     }
 
     /// Whether a shard executes it on all keys of a table, and not on some that it names (R10.15). As a part it has one word: a key of the shard, by

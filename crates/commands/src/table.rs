@@ -1,11 +1,12 @@
 //! The commands, a row each.
 //!
-//! A row has, in its order: the command; its name; who executes it ([`Class`]); its words ([`Arity`]); the version of Redis that had it
+//! A row has, in its order: the command; its name; who executes it ([`Class`]), and if shards do, its number, its bound ([`Bound`]), what it knows
+//! of time ([`Time`]) and whether it only frees ([`Frees`]); its words ([`Arity`]); the version of Redis that had it
 //! first, or of Kasha; its flags; its categories beside those that follow from the flags; where its keys stand; Redis' advice for clients of a cluster;
 //! what it does.
 
 use crate::keys::{KeyFlags, KeySpec};
-use crate::row::{Arity, Categories, Class, CommandNumber, Flags, Group, Row};
+use crate::row::{Arity, Bound, Categories, Class, CommandNumber, Flags, Frees, Group, Row, Time};
 
 macro_rules! class {
     (local) => {
@@ -22,10 +23,59 @@ macro_rules! class {
     };
 }
 
+macro_rules! bound {
+    () => {
+        Bound::Front
+    };
+    (words) => {
+        Bound::Words
+    };
+    (values) => {
+        Bound::Values
+    };
+}
+
+/// What stands behind the bound may be what it knows of time, and what it frees, in this order.
+macro_rules! time {
+    ($(frees)? $(frees_if_over)?) => {
+        Time::Never
+    };
+    (begun $(frees)? $(frees_if_over)?) => {
+        Time::Begun
+    };
+    (day) => {
+        Time::Day
+    };
+    (begun_and_day) => {
+        Time::BegunAndDay
+    };
+    (options($behind:literal)) => {
+        Time::InOptions { behind: $behind }
+    };
+}
+
+macro_rules! frees {
+    (frees) => {
+        Frees::Always
+    };
+    (frees_if_over) => {
+        Frees::IfOver
+    };
+    ($time:ident frees) => {
+        Frees::Always
+    };
+    ($time:ident frees_if_over) => {
+        Frees::IfOver
+    };
+    ($($time:ident$(($behind:literal))?)?) => {
+        Frees::Never
+    };
+}
+
 /// Makes the enum of commands and the list of rows.
 macro_rules! commands {
     ($($group:ident {$(
-        $command:ident $name:literal $class:ident$(($number:literal))? $arity:literal $since:literal
+        $command:ident $name:literal $class:ident$(($number:literal $bound:ident $($more:tt)*))? $arity:literal $since:literal
         [$($flag:ident)*] [$($category:ident)*] [$($key:expr),*] [$($tip:literal)*] $summary:literal;
     )+})+) => {
         /// A command, or a subcommand.
@@ -40,6 +90,9 @@ macro_rules! commands {
                 command: Self::$command,
                 name: $name,
                 class: class!($class $($number)?),
+                bound: bound!($($bound)?),
+                time: time!($($($more)*)?),
+                frees: frees!($($($more)*)?),
                 arity: Arity::new($arity),
                 group: Group::$group,
                 since: $since,
@@ -111,71 +164,71 @@ const fn all(flags: KeyFlags) -> KeySpec {
 
 commands! {
 String {
-    Append "append" changes(1) 3 "2.0.0" [WRITE DENYOOM FAST] [STRING] [one(ADDS)] [] "Adds bytes at the end of a string; tells its length";
-    Decr "decr" changes(5) 2 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Takes 1 from a number";
-    DecrBy "decrby" changes(6) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Takes a number from a number";
-    Get "get" reads(106) 2 "1.0.0" [READONLY FAST] [STRING] [one(READS)] [] "The string at a key";
-    GetDel "getdel" changes(10) 2 "6.2.0" [WRITE FAST] [STRING] [one(READS_AND_DELETES)] [] "The string at a key, which is deleted";
-    GetEx "getex" changes(11) -2 "6.2.0" [WRITE FAST] [STRING] [one(READS_AND_CHANGES)] [] "The string at a key, which gets another end";
-    GetRange "getrange" reads(108) 4 "2.4.0" [READONLY] [STRING] [one(READS)] [] "A part of a string";
-    GetSet "getset" changes(12) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Sets a key; tells the string before";
-    Incr "incr" changes(13) 2 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds 1 to a number";
-    IncrBy "incrby" changes(14) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number to a number";
-    IncrByFloat "incrbyfloat" changes(15) 3 "2.6.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number with a fraction to a number";
-    Lcs "lcs" reads(109) -3 "7.0.0" [READONLY] [STRING] [KeySpec { last: 1, ..one(READS) }] [] "The longest sequence that two strings have in common";
-    MGet "mget" reads(110) -2 "1.0.0" [READONLY FAST] [STRING] [all(READS)] ["request_policy:multi_shard"] "The strings at several keys";
-    MSet "mset" changes(16) -3 "1.0.1" [WRITE DENYOOM] [STRING] [KeySpec::pairs(OVERWRITES)]
+    Append "append" changes(1 values) 3 "2.0.0" [WRITE DENYOOM FAST] [STRING] [one(ADDS)] [] "Adds bytes at the end of a string; tells its length";
+    Decr "decr" changes(5 words) 2 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Takes 1 from a number";
+    DecrBy "decrby" changes(6 words) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Takes a number from a number";
+    Get "get" reads(106 values) 2 "1.0.0" [READONLY FAST] [STRING] [one(READS)] [] "The string at a key";
+    GetDel "getdel" changes(10 values) 2 "6.2.0" [WRITE FAST] [STRING] [one(READS_AND_DELETES)] [] "The string at a key, which is deleted";
+    GetEx "getex" changes(11 values options(1)) -2 "6.2.0" [WRITE FAST] [STRING] [one(READS_AND_CHANGES)] [] "The string at a key, which gets another end";
+    GetRange "getrange" reads(108 values) 4 "2.4.0" [READONLY] [STRING] [one(READS)] [] "A part of a string";
+    GetSet "getset" changes(12 values) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Sets a key; tells the string before";
+    Incr "incr" changes(13 words) 2 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds 1 to a number";
+    IncrBy "incrby" changes(14 words) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number to a number";
+    IncrByFloat "incrbyfloat" changes(15 values) 3 "2.6.0" [WRITE DENYOOM FAST] [STRING] [one(READS_AND_CHANGES)] [] "Adds a number with a fraction to a number";
+    Lcs "lcs" reads(109 values) -3 "7.0.0" [READONLY] [STRING] [KeySpec { last: 1, ..one(READS) }] [] "The longest sequence that two strings have in common";
+    MGet "mget" reads(110 values) -2 "1.0.0" [READONLY FAST] [STRING] [all(READS)] ["request_policy:multi_shard"] "The strings at several keys";
+    MSet "mset" changes(16 values) -3 "1.0.1" [WRITE DENYOOM] [STRING] [KeySpec::pairs(OVERWRITES)]
         ["request_policy:multi_shard" "response_policy:all_succeeded"] "Sets several keys at one moment";
-    MSetNx "msetnx" changes(17) -3 "1.0.1" [WRITE DENYOOM] [STRING] [KeySpec::pairs(MAKES)]
+    MSetNx "msetnx" changes(17 values) -3 "1.0.1" [WRITE DENYOOM] [STRING] [KeySpec::pairs(MAKES)]
         ["request_policy:multi_shard" "response_policy:agg_min"] "Sets several keys, if none of them is there";
-    PSetEx "psetex" changes(21) 4 "2.6.0" [WRITE DENYOOM] [STRING] [one(OVERWRITES)] [] "Sets a key that ends after so many milliseconds";
-    Set "set" changes(24) -3 "1.0.0" [WRITE DENYOOM] [STRING] [one(MAY_CHANGE)] [] "Sets a key";
-    SetEx "setex" changes(26) 4 "2.0.0" [WRITE DENYOOM] [STRING] [one(OVERWRITES)] [] "Sets a key that ends after so many seconds";
-    SetNx "setnx" changes(27) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(MAKES)] [] "Sets a key, if it is not there";
-    SetRange "setrange" changes(28) 4 "2.2.0" [WRITE DENYOOM] [STRING] [one(CHANGES)] [] "Overwrites a part of a string; tells its length";
-    StrLen "strlen" reads(117) 2 "2.2.0" [READONLY FAST] [STRING] [one(RO)] [] "The length of a string";
-    SubStr "substr" reads(118) 4 "1.0.0" [READONLY] [STRING] [one(READS)] [] "A part of a string, by the name before GETRANGE";
+    PSetEx "psetex" changes(21 words begun) 4 "2.6.0" [WRITE DENYOOM] [STRING] [one(OVERWRITES)] [] "Sets a key that ends after so many milliseconds";
+    Set "set" changes(24 values options(2)) -3 "1.0.0" [WRITE DENYOOM] [STRING] [one(MAY_CHANGE)] [] "Sets a key";
+    SetEx "setex" changes(26 words begun) 4 "2.0.0" [WRITE DENYOOM] [STRING] [one(OVERWRITES)] [] "Sets a key that ends after so many seconds";
+    SetNx "setnx" changes(27 words) 3 "1.0.0" [WRITE DENYOOM FAST] [STRING] [one(MAKES)] [] "Sets a key, if it is not there";
+    SetRange "setrange" changes(28 values) 4 "2.2.0" [WRITE DENYOOM] [STRING] [one(CHANGES)] [] "Overwrites a part of a string; tells its length";
+    StrLen "strlen" reads(117 words) 2 "2.2.0" [READONLY FAST] [STRING] [one(RO)] [] "The length of a string";
+    SubStr "substr" reads(118 values) 4 "1.0.0" [READONLY] [STRING] [one(READS)] [] "A part of a string, by the name before GETRANGE";
 }
 Bitmap {
-    BitCount "bitcount" reads(101) -2 "2.6.0" [READONLY] [BITMAP] [one(READS)] [] "How many bits of a string are set";
-    BitField "bitfield" changes(2) -2 "3.2.0" [WRITE DENYOOM] [BITMAP] [one(MAY_CHANGE)] [] "Reads and changes numbers among the bits of a string";
-    BitFieldRo "bitfield_ro" reads(102) -2 "6.0.0" [READONLY FAST] [BITMAP] [one(READS)] [] "Reads numbers among the bits of a string";
-    BitOp "bitop" changes(3) -4 "2.6.0" [WRITE DENYOOM] [BITMAP] [at(2, OVERWRITES), KeySpec::from(3, READS)] [] "Combines strings bit by bit into another one";
-    BitPos "bitpos" reads(103) -3 "2.8.7" [READONLY] [BITMAP] [one(READS)] [] "The first bit that is set, or the first that is not";
-    GetBit "getbit" reads(107) 3 "2.2.0" [READONLY FAST] [BITMAP] [one(READS)] [] "A bit of a string";
-    SetBit "setbit" changes(25) 4 "2.2.0" [WRITE DENYOOM] [BITMAP] [one(READS_AND_CHANGES)] [] "Sets a bit of a string, or clears it; tells the bit before";
+    BitCount "bitcount" reads(101 values) -2 "2.6.0" [READONLY] [BITMAP] [one(READS)] [] "How many bits of a string are set";
+    BitField "bitfield" changes(2 values) -2 "3.2.0" [WRITE DENYOOM] [BITMAP] [one(MAY_CHANGE)] [] "Reads and changes numbers among the bits of a string";
+    BitFieldRo "bitfield_ro" reads(102 values) -2 "6.0.0" [READONLY FAST] [BITMAP] [one(READS)] [] "Reads numbers among the bits of a string";
+    BitOp "bitop" changes(3 values) -4 "2.6.0" [WRITE DENYOOM] [BITMAP] [at(2, OVERWRITES), KeySpec::from(3, READS)] [] "Combines strings bit by bit into another one";
+    BitPos "bitpos" reads(103 values) -3 "2.8.7" [READONLY] [BITMAP] [one(READS)] [] "The first bit that is set, or the first that is not";
+    GetBit "getbit" reads(107 words) 3 "2.2.0" [READONLY FAST] [BITMAP] [one(READS)] [] "A bit of a string";
+    SetBit "setbit" changes(25 values) 4 "2.2.0" [WRITE DENYOOM] [BITMAP] [one(READS_AND_CHANGES)] [] "Sets a bit of a string, or clears it; tells the bit before";
 }
 Generic {
-    Copy "copy" changes(4) -3 "6.2.0" [WRITE DENYOOM] [KEYSPACE] [at(1, READS), at(2, OVERWRITES)] [] "Gives a key the value of another one";
-    Del "del" changes(7) -2 "1.0.0" [WRITE] [KEYSPACE] [all(REMOVES)]
+    Copy "copy" changes(4 values) -3 "6.2.0" [WRITE DENYOOM] [KEYSPACE] [at(1, READS), at(2, OVERWRITES)] [] "Gives a key the value of another one";
+    Del "del" changes(7 values frees) -2 "1.0.0" [WRITE] [KEYSPACE] [all(REMOVES)]
         ["request_policy:multi_shard" "response_policy:agg_sum"] "Deletes keys; tells how many were there";
-    Exists "exists" reads(104) -2 "1.0.0" [READONLY FAST] [KEYSPACE] [all(RO)]
+    Exists "exists" reads(104 values) -2 "1.0.0" [READONLY FAST] [KEYSPACE] [all(RO)]
         ["request_policy:multi_shard" "response_policy:agg_sum"] "How many of these keys are there";
-    Expire "expire" changes(8) -3 "1.0.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end after so many seconds";
-    ExpireAt "expireat" changes(9) -3 "1.2.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end at a time, in unix seconds";
-    ExpireTime "expiretime" reads(105) 2 "7.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] [] "When a key ends, in unix seconds";
+    Expire "expire" changes(8 values begun frees_if_over) -3 "1.0.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end after so many seconds";
+    ExpireAt "expireat" changes(9 values begun_and_day) -3 "1.2.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end at a time, in unix seconds";
+    ExpireTime "expiretime" reads(105 words day) 2 "7.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] [] "When a key ends, in unix seconds";
     Keys "keys" composed 2 "1.0.0" [READONLY] [KEYSPACE DANGEROUS] []
         ["request_policy:all_shards" "nondeterministic_output_order"] "All keys whose names match a pattern";
     Object "object" local -2 "2.2.3" [] [] [] [] "What the server knows of a value";
-    ObjectEncoding "object|encoding" reads(111) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How a value is kept";
-    ObjectFreq "object|freq" reads(112) 3 "4.0.0" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How often a value was used";
+    ObjectEncoding "object|encoding" reads(111 values) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How a value is kept";
+    ObjectFreq "object|freq" reads(112 values) 3 "4.0.0" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How often a value was used";
     ObjectHelp "object|help" local 2 "6.2.0" [LOADING STALE] [KEYSPACE] [] [] "What OBJECT can do";
-    ObjectIdleTime "object|idletime" reads(113) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How long nobody has used a value, in seconds";
-    ObjectRefCount "object|refcount" reads(114) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How often a value is referred to: once";
-    Persist "persist" changes(18) 2 "2.2.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end no more";
-    PExpire "pexpire" changes(19) -3 "2.6.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end after so many milliseconds";
-    PExpireAt "pexpireat" changes(20) -3 "2.6.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end at a time, in unix milliseconds";
-    PExpireTime "pexpiretime" reads(115) 2 "7.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] [] "When a key ends, in unix milliseconds";
-    PTtl "pttl" reads(116) 2 "2.6.0" [READONLY FAST] [KEYSPACE] [one(READS)] ["nondeterministic_output"] "How long a key has left, in milliseconds";
+    ObjectIdleTime "object|idletime" reads(113 values) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How long nobody has used a value, in seconds";
+    ObjectRefCount "object|refcount" reads(114 values) 3 "2.2.3" [READONLY] [KEYSPACE] [at(2, RO)] ["nondeterministic_output"] "How often a value is referred to: once";
+    Persist "persist" changes(18 values) 2 "2.2.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end no more";
+    PExpire "pexpire" changes(19 values begun frees_if_over) -3 "2.6.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end after so many milliseconds";
+    PExpireAt "pexpireat" changes(20 values begun_and_day) -3 "2.6.0" [WRITE FAST] [KEYSPACE] [one(CHANGES)] [] "Lets a key end at a time, in unix milliseconds";
+    PExpireTime "pexpiretime" reads(115 words day) 2 "7.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] [] "When a key ends, in unix milliseconds";
+    PTtl "pttl" reads(116 words begun) 2 "2.6.0" [READONLY FAST] [KEYSPACE] [one(READS)] ["nondeterministic_output"] "How long a key has left, in milliseconds";
     RandomKey "randomkey" composed 1 "1.0.0" [READONLY] [KEYSPACE] [] ["request_policy:all_shards" "nondeterministic_output"] "Some key";
-    Rename "rename" changes(22) 3 "1.0.0" [WRITE] [KEYSPACE] [at(1, READS_AND_DELETES), at(2, OVERWRITES)] [] "Moves a value to another key";
-    RenameNx "renamenx" changes(23) 3 "1.0.0" [WRITE FAST] [KEYSPACE] [at(1, READS_AND_DELETES), at(2, MAKES)] [] "Moves a value to a key that is not there";
+    Rename "rename" changes(22 values) 3 "1.0.0" [WRITE] [KEYSPACE] [at(1, READS_AND_DELETES), at(2, OVERWRITES)] [] "Moves a value to another key";
+    RenameNx "renamenx" changes(23 values) 3 "1.0.0" [WRITE FAST] [KEYSPACE] [at(1, READS_AND_DELETES), at(2, MAKES)] [] "Moves a value to a key that is not there";
     Scan "scan" composed -2 "2.8.0" [READONLY] [KEYSPACE] [] ["nondeterministic_output" "request_policy:special"] "Some of all keys, and where to go on";
-    Touch "touch" reads(119) -2 "3.2.1" [READONLY FAST] [KEYSPACE] [all(RO)]
+    Touch "touch" reads(119 values) -2 "3.2.1" [READONLY FAST] [KEYSPACE] [all(RO)]
         ["request_policy:multi_shard" "response_policy:agg_sum"] "Uses keys; tells how many are there";
-    Ttl "ttl" reads(120) 2 "1.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] ["nondeterministic_output"] "How long a key has left, in seconds";
-    Type "type" reads(121) 2 "1.0.0" [READONLY FAST] [KEYSPACE] [one(RO)] [] "The type of a value";
-    Unlink "unlink" changes(29) -2 "4.0.0" [WRITE FAST] [KEYSPACE] [all(REMOVES)]
+    Ttl "ttl" reads(120 words begun) 2 "1.0.0" [READONLY FAST] [KEYSPACE] [one(READS)] ["nondeterministic_output"] "How long a key has left, in seconds";
+    Type "type" reads(121 words) 2 "1.0.0" [READONLY FAST] [KEYSPACE] [one(RO)] [] "The type of a value";
+    Unlink "unlink" changes(29 values frees) -2 "4.0.0" [WRITE FAST] [KEYSPACE] [all(REMOVES)]
         ["request_policy:multi_shard" "response_policy:agg_sum"] "Deletes keys, as DEL does";
     Wait "wait" local 3 "3.0.0" [NOSCRIPT] [CONNECTION] []
         ["request_policy:all_shards" "response_policy:agg_min"] "How many more machines have what this connection was told is done";
@@ -228,7 +281,7 @@ Server {
     DbSize "dbsize" composed 1 "1.0.0" [READONLY FAST] [KEYSPACE] [] ["request_policy:all_shards" "response_policy:agg_sum"] "How many keys there are";
     FlushAll "flushall" composed -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
         ["request_policy:all_shards" "response_policy:all_succeeded"] "Deletes all keys of all databases";
-    FlushDb "flushdb" changes(30) -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
+    FlushDb "flushdb" changes(30 words frees) -1 "1.0.0" [WRITE] [KEYSPACE DANGEROUS] []
         ["request_policy:all_shards" "response_policy:all_succeeded"] "Deletes all keys of the database";
     Info "info" local -1 "1.0.0" [LOADING STALE] [DANGEROUS] []
         ["nondeterministic_output" "request_policy:all_shards" "response_policy:special"] "What the server says of itself";

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_commands::keys::{self, KeySpec};
-use kasha_commands::{Class, Command, CommandNumber, Flags, Row, find, find_sub, find_told, later};
+use kasha_commands::{Bound, Class, Command, CommandNumber, Flags, Frees, Row, Time, find, find_sub, find_told, later};
 
 const REDIS: &str = include_str!("redis-7.0.txt");
 
@@ -130,6 +130,8 @@ fn a_shard_finds_a_command_by_its_number() {
     for row in Command::ALL {
         let Some(number) = row.class.number() else {
             assert!(row.keys.is_empty() || row.command == Command::Watch, "{} has keys", row.name);
+            let said = (row.bound, row.time, row.frees);
+            assert_eq!(said, (Bound::Front, Time::Never, Frees::Never), "{}", row.name);
             continue;
         };
         assert_eq!(Command::of_number(number).map(|found| found.command), Some(row.command));
@@ -140,7 +142,37 @@ fn a_shard_finds_a_command_by_its_number() {
             "{} goes to the shard of its keys",
             row.name
         );
+        assert_ne!(row.bound, Bound::Front, "{} is executed by shards", row.name);
+        // What only frees goes on when memory is full, as in Redis.
+        assert!(row.frees == Frees::Never || !row.flags.has(Flags::DENYOOM), "{}", row.name);
         assert_eq!(row.flags.has(Flags::WRITE), matches!(row.class, Class::Changes(_)), "{}", row.name);
     }
     assert!(Command::of_number(CommandNumber(0)).is_none() && Command::of_number(CommandNumber(u16::MAX)).is_none());
+}
+
+fn named(is_one: impl Fn(&Row) -> bool) -> Vec<&'static str> {
+    Command::ALL.iter().filter(|row| is_one(row)).map(|row| row.name).collect()
+}
+
+/// What goes over several shards without coordination must write and answer little, whatever its keys hold (R8.13): a further one is judged here.
+#[test]
+fn r8_13_what_a_request_bounds() {
+    let by_words = named(|row| row.bound == Bound::Words);
+    let changes = ["decr", "decrby", "incr", "incrby", "psetex", "setex", "setnx"];
+    let reads = ["strlen", "getbit", "expiretime", "pexpiretime", "pttl", "ttl", "type", "flushdb"];
+    assert_eq!(by_words, [&changes[..], &reads, &["flushdb"]].concat());
+    for row in by_words.iter().filter_map(|name| find(name.as_bytes())) {
+        assert!(row.keys.iter().all(KeySpec::is_first), "{} writes to one key", row.name);
+    }
+}
+
+#[test]
+fn r10_12_what_knows_the_time() {
+    assert_eq!(named(|row| row.time == Time::Begun), ["psetex", "setex", "expire", "pexpire", "pttl", "ttl"]);
+    assert_eq!(named(|row| row.time == Time::Day), ["expiretime", "pexpiretime"]);
+    assert_eq!(named(|row| row.time == Time::BegunAndDay), ["expireat", "pexpireat"]);
+    assert_eq!(named(|row| row.time == Time::InOptions { behind: 1 }), ["getex"]);
+    assert_eq!(named(|row| row.time == Time::InOptions { behind: 2 }), ["set"]);
+    assert_eq!(named(|row| row.frees == Frees::Always), ["del", "unlink", "flushdb"]);
+    assert_eq!(named(|row| row.frees == Frees::IfOver), ["expire", "pexpire"]);
 }

@@ -271,7 +271,9 @@ impl Machine for Coordinator {
                 }
             }
             Input::LogsFlushed | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("a coordinator listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
+                unreachable!("a coordinator listens for frames")
+            }
         }
     }
 

@@ -21,6 +21,10 @@ pub const SCAN_PAGES_MAX: u64 = 16;
 /// Names that `KEYS` tells, together: a connection takes a reply in one piece.
 pub const KEYS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes of effects with which a turn has said enough to all connections together: it ends, and goes on with the next one. A short request may have a
+/// long reply, and thousands of connections may have sent some.
+pub const TURN_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// The longest pattern of names, in bytes: each byte of a name may be compared with all of it.
 pub const PATTERN_BYTES_MAX: usize = 4096;
 
@@ -38,6 +42,10 @@ pub const WAITING_BYTES_LIMIT: usize = 32 * 1024 * 1024;
 
 /// The same of all connections together: a thousand of them, each within its own limit, are too much for a small machine.
 pub const WAITING_BYTES_TOTAL_MAX: usize = 128 * 1024 * 1024;
+
+/// Bytes of replies with which a connection has been told enough until the front goes on: a shell tells it between turns whether they have left, and
+/// a turn has up to eight rounds. The largest reply comes on top.
+pub const ROUND_REPLIES_MAX: usize = 256 * 1024;
 
 /// What a request that waits takes beside its bytes: its place in a queue, and what an allocation takes.
 pub const REQUEST_COST: usize = 64;

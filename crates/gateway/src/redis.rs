@@ -14,6 +14,7 @@
 
 mod calls;
 mod connection;
+mod counts;
 mod doing;
 mod flush;
 mod gathered;
@@ -33,18 +34,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_client::session::{CallId, Completion, Session};
 use kasha_commands::{Class, Item, ReplyWriter};
-use kasha_machine::{Effect, Effects, Endpoint, Front, Gate, RequestsEnd};
+use kasha_machine::{Effect, Effects, Endpoint, Front, RequestsEnd};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConnId, TableId, Tick};
-use kasha_wire::OutcomeCode;
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
-use crate::limits::{REPLIED_WITHIN, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT};
-use crate::resp::{self, Protocol};
+use crate::limits::{
+    REPLIED_WITHIN, TURN_BYTES_MAX, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT,
+};
+use crate::resp::Protocol;
 use calls::Expected;
 use connection::{Blocked, Connection, Hearing, Outstanding, TablesAsked, Waiting};
+use counts::Counts;
 use doing::{Begun, Doing, TRY_AGAIN};
 use gathered::{Batch, Gathered, Share};
 use moving::{Going, Next as Step};
@@ -85,22 +88,13 @@ pub struct RedisFront {
     paused: BTreeSet<(Tick, ConnId)>,
     /// The cost of the requests of all connections that wait.
     bytes: usize,
-    /// Connections that there have been.
-    count: u64,
+    counts: Counts,
+    /// Times that requests were begun: what a connection may be told in one is bounded.
+    round: u64,
     /// No more requests are taken.
     is_ending: bool,
     /// A reply while it is written, in the form without a protocol.
     scratch: Vec<u8>,
-}
-
-fn send(to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) {
-    if replies.is_empty() {
-        return;
-    }
-    let mark = out.mark();
-    resp::write(replies, protocol, out.arena());
-    let head = out.span_from(mark);
-    out.push(Effect::Send { to: Endpoint::Conn(to), head, tail: None, gate: Gate::Now });
 }
 
 /// Whether a request that was gathered may change something.
@@ -156,38 +150,44 @@ impl RedisFront {
 
     fn connection(&mut self, from: ConnId) -> &mut Connection {
         self.connections.entry(from).or_insert_with(|| {
-            self.count += 1;
-            Connection::new(self.count, self.options.password.is_none())
+            self.counts.connections += 1;
+            Connection::new(self.counts.connections, self.options.password.is_none())
         })
     }
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
         while connection.outstanding.is_none()
             && connection.blocked.is_none()
+            && connection.may_be_told_more(*round)
+            && out.mark() < TURN_BYTES_MAX
             && let Some(mut request) = connection.take_request()
         {
             scratch.clear();
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
+            let mut doing =
+                Doing { now, session, options, clients, counts, unknown, gathered, run_memory, out, scratch };
             let begun = doing.begin((conn, connection), &request);
             if !matches!(begun, Begun::Blocked(_)) {
                 connection.tables = TablesAsked::No;
             }
             match begun {
                 Begun::Answered(decided) => {
-                    connection.chooses = None;
+                    connection.on_reply(scratch);
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
+                    counts.commands += 1;
                     if is_answered {
-                        send(conn, connection.protocol, scratch, out);
+                        let said = counts.say(conn, connection.protocol, scratch, out);
+                        connection.note_said(*round, said);
                     }
                 }
                 Begun::Ended => {
+                    counts.commands += 1;
                     if connection.is_answered() {
-                        send(conn, connection.protocol, scratch, out);
+                        counts.say(conn, connection.protocol, scratch, out);
                     }
                     connection.forget_requests();
                     connection.hearing = Hearing::UntilAnswered(None);
@@ -228,20 +228,26 @@ impl RedisFront {
 
     /// No request can be begun now: more may be read, or the connection is over.
     fn after_requests(&mut self, conn: ConnId, out: &mut Effects) {
-        let Self { connections, scratch, .. } = self;
+        let Self { connections, scratch, counts, .. } = self;
         let Some(connection) = connections.get_mut(&conn) else { return };
         if connection.is_unheard && connection.may_have_more() {
             connection.is_unheard = false;
             out.push(Effect::Hear { from: conn, more: true });
         }
-        if connection.outstanding.is_none()
-            && connection.blocked.is_none()
-            && let Hearing::UntilAnswered(why) = &connection.hearing
-        {
+        if connection.outstanding.is_some() || connection.blocked.is_some() {
+            return;
+        }
+        if !connection.requests.is_empty() {
+            if !connection.is_stuffed {
+                self.ready.push(conn);
+            }
+            return;
+        }
+        if let Hearing::UntilAnswered(why) = &connection.hearing {
             if let Some(why) = why {
                 scratch.clear();
                 ReplyWriter(scratch).item(Item::Error(why));
-                send(conn, connection.protocol, scratch, out);
+                counts.say(conn, connection.protocol, scratch, out);
             }
             out.push(Effect::Disconnect(Endpoint::Conn(conn)));
             connection.hearing = Hearing::Over;
@@ -272,10 +278,11 @@ impl RedisFront {
             && let Some(request) = connection.take_request()
         {
             self.bytes -= request.cost();
+            self.counts.commands += 1;
             if request.is_answered.unwrap_or_else(|| connection.is_answered()) {
                 self.scratch.clear();
                 ReplyWriter(&mut self.scratch).item(Item::Error(text));
-                send(conn, connection.protocol, &self.scratch, out);
+                self.counts.say(conn, connection.protocol, &self.scratch, out);
             }
             connection.refused_before_it_began(&request);
             connection.tables = TablesAsked::No;
@@ -350,7 +357,7 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
         let Some(Outstanding::Call { mut expected, is_answered, touched, .. }) = connection.outstanding.take() else {
@@ -377,7 +384,8 @@ impl RedisFront {
             && multi::note_versions(connection, seen, completion, later)
             && !later.is_empty()
         {
-            let mut doing = Doing { now, session, options, clients, unknown, gathered, run_memory, out, scratch };
+            let mut doing =
+                Doing { now, session, options, clients, counts, unknown, gathered, run_memory, out, scratch };
             let Begun::Waits(outstanding) = multi::look(&mut doing, (std::mem::take(later), *until), is_answered)
             else {
                 unreachable!("it looks")
@@ -391,8 +399,10 @@ impl RedisFront {
         scratch.clear();
         calls::reply(completion, &expected, &mut ReplyWriter(scratch));
         connection.on_reply(scratch);
+        counts.commands += 1;
         if is_answered {
-            send(conn, connection.protocol, scratch, out);
+            let said = counts.say(conn, connection.protocol, scratch, out);
+            connection.note_said(*round, said);
         }
         self.go_on(now, conn, session, out);
     }
@@ -419,8 +429,10 @@ impl RedisFront {
             (Step::Pauses(_), _) => unreachable!("nothing else pauses"),
             (Step::Replies(reply), _) => {
                 connection.on_reply(&reply);
+                self.counts.commands += 1;
                 if is_answered {
-                    send(conn, connection.protocol, &reply, out);
+                    let said = self.counts.say(conn, connection.protocol, &reply, out);
+                    connection.note_said(self.round, said);
                 }
                 self.go_on(now, conn, session, out);
             }
@@ -452,9 +464,7 @@ impl RedisFront {
     /// A call with commands of several connections has ended. What it did not run goes again, ahead of what is newer (**R10.17**).
     fn on_batch(&mut self, now: Tick, batch: Batch, completion: &Completion, session: &mut Session, out: &mut Effects) {
         let result = match completion {
-            Completion::Executed { result, .. } | Completion::Read { result }
-                if result.first() == Some(&(OutcomeCode::Done as u8)) =>
-            {
+            Completion::Executed { result, .. } | Completion::Read { result } if calls::is_done(completion) => {
                 Ok(&result[..])
             }
             Completion::Unknown(_) if planted::is_on(Bug::UnknownAskedAgain) => Ok(&[][..]),
@@ -476,7 +486,7 @@ impl RedisFront {
         let mut parts = each_part(result.as_ref().copied().unwrap_or_default());
         let mut is_first_left = true;
         for &Share { conn, commands } in &batch.shares {
-            let Self { connections, bytes, scratch, .. } = self;
+            let Self { connections, bytes, scratch, counts, round, .. } = self;
             let Some(connection) = connections.get_mut(&conn) else {
                 // R10.5: its commands have run, and nobody is told.
                 parts.by_ref().take(commands).for_each(drop);
@@ -501,8 +511,10 @@ impl RedisFront {
                     scratch.truncate(end);
                 }
                 requests.pop_front();
+                counts.commands += 1;
             }
-            send(conn, connection.protocol, scratch, out);
+            let said = counts.say(conn, connection.protocol, scratch, out);
+            connection.note_said(*round, said);
             let before = connection.bytes;
             let is_failed = result.is_err();
             for request in &mut requests {
@@ -529,6 +541,7 @@ impl Front<Session> for RedisFront {
         if self.is_ending {
             return self.end(now, from, None, session, out);
         }
+        self.counts.bytes_in += bytes.len() as u64;
         let is_full = self.bytes >= WAITING_BYTES_TOTAL_MAX;
         let connection = self.connection(from);
         if connection.hearing != Hearing::Open {
@@ -545,7 +558,9 @@ impl Front<Session> for RedisFront {
             if words.next() == Some(b"PING") && words.next().is_none() {
                 let mut reply = Vec::new();
                 ReplyWriter(&mut reply).item(Item::Word("PONG"));
-                return send(from, connection.protocol, &reply, out);
+                let protocol = connection.protocol;
+                self.counts.say(from, protocol, &reply, out);
+                return;
             }
         }
         if planted::is_on(Bug::ProtocolOfLater) {
@@ -570,6 +585,7 @@ impl Front<Session> for RedisFront {
     }
 
     fn begin(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        self.round += 1;
         for conn in std::mem::take(&mut self.ready) {
             self.go_on(now, conn, session, out);
         }
@@ -594,6 +610,15 @@ impl Front<Session> for RedisFront {
             out.push(Effect::Disconnect(Endpoint::Conn(from)));
         }
         self.end(now, from, text, session, out);
+    }
+
+    fn on_backlog(&mut self, of: ConnId, is_full: bool) {
+        // Whoever has said nothing is told nothing.
+        let Some(connection) = self.connections.get_mut(&of) else { return };
+        connection.is_stuffed = is_full;
+        if !is_full {
+            self.ready.push(of);
+        }
     }
 
     fn on_closed(&mut self, conn: ConnId, session: &mut Session) {
@@ -656,6 +681,7 @@ impl Front<Session> for RedisFront {
             self.paused.pop_first();
             self.on_pause_over(now, conn, session, out);
         }
+        self.counts.note(self.options.counted.as_ref());
         has_completed || !self.gathered.is_empty() || !self.ready.is_empty()
     }
 
@@ -682,7 +708,8 @@ impl Front<Session> for RedisFront {
                 }
                 Some(Outstanding::Gathered(requests)) => shares.push((*conn, requests.len())),
                 None => {
-                    let is_begun = connection.requests.is_empty() || connection.blocked.is_some();
+                    let waits = connection.blocked.is_some() || connection.is_stuffed;
+                    let is_begun = connection.requests.is_empty() || waits;
                     assert!(is_begun || self.ready.contains(conn), "a request waits for something");
                 }
             }

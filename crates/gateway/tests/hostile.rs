@@ -1,8 +1,9 @@
 //! What a front may meet: more than it keeps, sides that end, programs that hang up. The cluster does not answer here.
 
-use kasha_gateway::limits::WAITING_BYTES_TOTAL_MAX;
+use kasha_gateway::RedisOptions;
+use kasha_gateway::limits::{ROUND_REPLIES_MAX, WAITING_BYTES_TOTAL_MAX};
 use kasha_machine::{Input, Machine, RequestsEnd};
-use kasha_types::ConnId;
+use kasha_types::{ConnId, CorePort};
 
 use crate::redis::{A, B, World};
 
@@ -66,4 +67,112 @@ fn r10_7_exec_runs_nothing_if_its_keys_could_not_be_watched() {
     let (_, behind) = said.split_once("\r\n").expect("a line");
     let refused = "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n";
     assert_eq!(behind, [refused, "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n"].concat());
+}
+
+#[test]
+fn unwatch_within_multi_is_a_command_like_others() {
+    let mut world = World::new();
+    world.send(A, b"MULTI\r\nUNWATCH\r\nPING\r\nEXEC\r\n");
+    world.wait();
+    assert_eq!(world.said_to(A), "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n+PONG\r\n");
+}
+
+#[test]
+fn r10_6_exec_that_does_not_run_changes_nothing_of_its_connection() {
+    let mut world = World::new();
+    world.send(A, b"MULTI\r\nCLIENT SETNAME other\r\nHELLO 3\r\nINCR k\r\nEXEC\r\nCLIENT GETNAME\r\n");
+    world.wait();
+    let said = world.said_to(A);
+    let (_, behind) = said.split_once("-TRYAGAIN").expect("the cluster does not answer");
+    assert!(behind.ends_with("\r\n$-1\r\n"), "{said}");
+}
+
+/// What the shell says of the replies to a connection.
+fn backlog(world: &mut World, of: ConnId, is_full: bool) {
+    world.front.step(world.now, Input::Backlog { of, is_full }, &mut world.effects);
+    world.end_turn();
+}
+
+#[test]
+fn who_reads_no_replies_is_answered_no_further_and_loses_none() {
+    let mut world = World::new();
+    world.send(A, b"PING\r\n");
+    backlog(&mut world, A, true);
+    for number in 0..10_000 {
+        world.send(A, format!("ECHO {number:05}\r\n").as_bytes());
+    }
+    world.send(B, b"PING\r\n");
+    world.wait();
+    assert_eq!((&world.said_to(A)[..], &world.said_to(B)[..]), ("+PONG\r\n", "+PONG\r\n"));
+    assert_eq!((&world.unheard[..], &world.closed[..]), (&[A][..], &[][..]), "it is read no further");
+    backlog(&mut world, A, false);
+    world.wait();
+    let expected: String = (0..10_000).map(|number| format!("$5\r\n{number:05}\r\n")).collect();
+    assert!(world.said_to(A) == ["+PONG\r\n", &expected].concat(), "each reply, in order");
+    assert_eq!((&world.unheard[..], &world.closed[..]), (&[][..], &[][..]));
+}
+
+/// The shell says between turns only that replies wait: those of one turn have a bound of their own.
+#[test]
+fn one_turn_tells_a_connection_no_more_than_its_bound() {
+    const REPLIES: usize = 60;
+    let (mut world, mut told, echo) = (World::new(), 0, vec![b'x'; 100_000]);
+    let one = [format!("*2\r\n$4\r\nECHO\r\n${}\r\n", echo.len()).as_bytes(), &echo, b"\r\n"].concat();
+    world.send(A, &one.repeat(REPLIES));
+    for turn in 0.. {
+        assert!(turn < REPLIES, "it goes on");
+        let now = world.said_to(A).len();
+        assert!(now - told <= 8 * (ROUND_REPLIES_MAX + one.len()), "{} in one turn", now - told);
+        told = now;
+        if world.said_to(A).matches("$100000").count() == REPLIES {
+            assert!(turn > 0, "more than one turn's");
+            return;
+        }
+        assert!(world.front.next_deadline().is_some_and(|at| at <= world.now), "the next turn comes at once");
+        world.end_turn();
+    }
+}
+
+#[test]
+fn what_a_port_does_is_counted_and_info_tells_the_same() {
+    let of_core = CorePort::of_cores(2);
+    let mut world = World::with(RedisOptions { counted: Some(of_core[0].clone()), ..RedisOptions::default() });
+    of_core[0].note_connections(3, 7, 1);
+    of_core[1].note_connections(10, 20, 30);
+    of_core[1].note_commands(100, 1000, 10_000);
+    world.send(A, b"PING\r\nnonsense\r\nCLIENT REPLY SKIP\r\nECHO skipped\r\nMULTI\r\nPING\r\nEXEC\r\n");
+    world.send(B, b"GET k\r\n");
+    let said: usize = world.said.iter().map(|(_, text)| text.len()).sum();
+    let port = of_core[0].of_core();
+    assert_eq!((port.connections, port.accepted, port.refused), (3, 7, 1));
+    assert_eq!((port.commands, port.bytes_out), (7, said as u64), "what waits for the cluster is not answered yet");
+    let bytes_of = |requests: &[&[&str]]| -> u64 {
+        let bytes = requests.iter().map(|words| 4 + words.iter().map(|word| word.len() as u64 + 6).sum::<u64>());
+        bytes.sum()
+    };
+    let asked = bytes_of(&[
+        &["PING"],
+        &["nonsense"],
+        &["CLIENT", "REPLY", "SKIP"],
+        &["ECHO", "skipped"],
+        &["MULTI"],
+        &["PING"],
+        &["EXEC"],
+        &["GET", "k"],
+    ]);
+    assert_eq!(port.bytes_in, asked);
+    world.wait();
+    assert_eq!(of_core[0].of_core().commands, 8);
+    world.send(A, b"INFO stats\r\nINFO clients\r\n");
+    let info = world.said_to(A);
+    for told in [
+        "connected_clients:13".to_owned(),
+        "total_connections_received:27".to_owned(),
+        "rejected_connections:31".to_owned(),
+        "total_commands_processed:108".to_owned(),
+    ] {
+        assert!(info.contains(&told), "{told}: {info}");
+    }
+    let bytes_in = asked + bytes_of(&[&["INFO", "stats"], &["INFO", "clients"]]) + 1000;
+    assert!(info.contains(&format!("total_net_input_bytes:{bytes_in}")), "{bytes_in}: {info}");
 }

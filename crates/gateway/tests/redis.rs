@@ -28,7 +28,7 @@ impl World {
         Self::with(RedisOptions::default())
     }
 
-    fn with(options_of_front: RedisOptions) -> Self {
+    pub fn with(options_of_front: RedisOptions) -> Self {
         let (now, mut effects) = (Tick(1_000_000_000), Effects::new());
         let seed = "127.0.0.1:1".parse().expect("an address");
         let options = SessionOptions {

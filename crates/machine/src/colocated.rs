@@ -300,7 +300,7 @@ impl<C: Machine, N: Machine> Machine for Colocated<C, N> {
                 let peer = dialled(seed);
                 self.with_client(out, |client, out| client.step(now, Input::Unreachable(peer), out));
             }
-            Input::Request { .. } | Input::RequestsEnd { .. } => {
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
                 self.with_client(out, |client, out| client.step(now, input, out));
             }
             // Numbers of connections are unique, so that whoever does not know this one has nothing to forget.

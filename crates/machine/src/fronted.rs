@@ -20,6 +20,9 @@ pub trait Front<S> {
     /// No more requests come on a connection that is open.
     fn on_requests_end(&mut self, now: Tick, from: ConnId, why: RequestsEnd<'_>, session: &mut S, out: &mut Effects);
 
+    /// Too much of what was sent on a connection has not left, or it is little again: the other side reads too slowly.
+    fn on_backlog(&mut self, of: ConnId, is_full: bool);
+
     /// A connection is closed; perhaps nothing had come on it.
     fn on_closed(&mut self, conn: ConnId, session: &mut S);
 
@@ -75,6 +78,7 @@ impl<F: Front<S>, S: Machine> Machine for Fronted<F, S> {
         match input {
             Input::Request { from, bytes, is_whole } => front.on_request(now, from, (bytes, is_whole), session, out),
             Input::RequestsEnd { from, why } => front.on_requests_end(now, from, why, session, out),
+            Input::Backlog { of, is_full } => front.on_backlog(of, is_full),
             Input::Closed(conn) => front.on_closed(conn, session),
             Input::Frame { .. }
             | Input::Unreachable(_)

@@ -62,6 +62,13 @@ pub enum Input<'a> {
         /// Why.
         why: RequestsEnd<'a>,
     },
+    /// Of what was sent on such a connection, so much has not left that its owner should send no more for now; or most of it has left again.
+    Backlog {
+        /// The accepted connection.
+        of: ConnId,
+        /// Whether it is too much.
+        is_full: bool,
+    },
     /// An accepted connection is closed. Nothing that is sent to it from now on arrives.
     Closed(ConnId),
     /// A dialled connection could not be made, or is closed. Frames that were sent to it may be lost.

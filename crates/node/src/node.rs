@@ -195,7 +195,9 @@ impl Machine for Node {
             }
             Input::Closed(conn) => self.askers.forget(conn),
             Input::UnixTime(_) | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("a node listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
+                unreachable!("a node listens for frames")
+            }
         }
     }
 

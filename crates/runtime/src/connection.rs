@@ -57,6 +57,10 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// Not read until the machine wants more.
     pub(crate) unheard: bool,
+    /// Of a requester: bytes of its replies that count among those of all.
+    pub(crate) unread: usize,
+    /// Of a requester: memory of its half request, which counts among those of all.
+    pub(crate) half: usize,
 }
 
 impl Connection {

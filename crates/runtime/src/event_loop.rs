@@ -120,15 +120,27 @@ impl<M: Machine> EventLoop<M> {
         options: LoopOptions,
         make: impl FnOnce(&dyn Disk, Tick, &mut Effects) -> Result<M, Box<dyn Error + Send + Sync>>,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, names, trash, limits } =
-            options;
+        let LoopOptions {
+            name,
+            listen,
+            identity,
+            spin,
+            data_dir,
+            link_delay,
+            faults,
+            heap,
+            names,
+            trash,
+            limits,
+            port,
+        } = options;
         let poll = Poll::new().map_err(|error| LoopError::System("make an event queue", error))?;
         let start = |error| LoopError::System("watch a socket", error);
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(start)?);
         let timer = Timer::new(poll.registry(), TIMER).map_err(start)?;
         let registry = poll.registry().try_clone().map_err(start)?;
         let inbound = Inbound::new(link_delay, faults);
-        let mut network = Network::new(registry, listen, identity, limits, inbound, heap).map_err(start)?;
+        let mut network = Network::new(registry, listen, identity, limits, inbound, heap, port).map_err(start)?;
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
         if let Some(names) = names {
@@ -350,10 +362,10 @@ impl Shell for System<'_> {
         }
     }
     fn held(&mut self, to: Endpoint, bytes: usize) {
-        self.network.held(to, bytes);
+        self.network.held(self.now, to, bytes);
     }
     fn let_go(&mut self, to: Endpoint, bytes: usize) {
-        self.network.let_go(to, bytes);
+        self.network.let_go(self.now, to, bytes);
     }
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         self.on_files(|storage| storage.write(file, offset, bytes));

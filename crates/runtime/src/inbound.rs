@@ -33,6 +33,10 @@ enum Item {
         from: ConnId,
         why: Option<String>,
     },
+    Backlog {
+        of: ConnId,
+        is_full: bool,
+    },
     Closed(ConnId),
     Unreachable(Endpoint),
 }
@@ -118,6 +122,16 @@ impl Inbound {
         false
     }
 
+    /// The same, found out where nothing is delivered.
+    pub(crate) fn requests_are_over(&mut self, now: Tick, from: ConnId, why: &str) {
+        self.queue.push_back((now.after(self.delay), Item::RequestsEnd { from, why: Some(why.to_owned()) }));
+    }
+
+    /// What was sent on a connection is too much, or little again.
+    pub(crate) fn backlog(&mut self, now: Tick, of: ConnId, is_full: bool) {
+        self.queue.push_back((now.after(self.delay), Item::Backlog { of, is_full }));
+    }
+
     pub(crate) fn closed(&mut self, now: Tick, conn: ConnId) {
         self.queue.push_back((now.after(self.delay), Item::Closed(conn)));
     }
@@ -157,6 +171,7 @@ impl Inbound {
                     let why = why.as_deref().map_or(RequestsEnd::HalfClosed, RequestsEnd::Bad);
                     deliver(now, Input::RequestsEnd { from, why })
                 }
+                Item::Backlog { of, is_full } => deliver(now, Input::Backlog { of, is_full }),
                 Item::Closed(conn) => deliver(now, Input::Closed(conn)),
                 Item::Unreachable(peer) => deliver(now, Input::Unreachable(peer)),
             };

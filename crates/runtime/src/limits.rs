@@ -26,6 +26,13 @@ pub struct Limits {
     pub output_close_bytes: usize,
     /// Bytes that wait for all connections together; above, those with the most are closed (looked at once a [`SWEEP`]).
     pub backlog_total_bytes: usize,
+    /// Replies of the Redis protocol that have not left, of all connections together: above, each that has more than `replies_least_bytes` is
+    /// neither read nor answered any further.
+    pub replies_total_bytes: usize,
+    /// What each such connection may leave unread, however much others do.
+    pub replies_least_bytes: usize,
+    /// Memory of requests of the Redis protocol that have not ended, of all connections together; above, some are given up.
+    pub halves_total_bytes: usize,
     /// Bytes queued to a peer while its connection is being made; what does not fit is dropped.
     pub dial_buffer_bytes: usize,
     /// How long the network may take to make a connection: a packet that a cut swallowed is sent again seconds later only.
@@ -49,6 +56,9 @@ impl Default for Limits {
             output_pause_bytes: 4 * 1024 * 1024,
             output_close_bytes: 64 * 1024 * 1024,
             backlog_total_bytes: 512 * 1024 * 1024,
+            replies_total_bytes: 256 * 1024 * 1024,
+            replies_least_bytes: 16 * 1024,
+            halves_total_bytes: 256 * 1024 * 1024,
             dial_buffer_bytes: 1024 * 1024,
             connect: Duration::from_millis(600),
             handshake: Duration::from_secs(5),

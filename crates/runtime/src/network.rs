@@ -5,6 +5,7 @@
 
 mod peers;
 mod receive;
+mod requesters;
 mod strangers;
 
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_machine::Endpoint;
-use kasha_types::{ConnId, Tick};
+use kasha_types::{ConnId, CorePort, Tick};
 use kasha_wire::{WIRE_VERSION, message, plain};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
@@ -35,6 +36,7 @@ use crate::options::Identity;
 use crate::stats::NetworkStats;
 use crate::turns::Turns;
 use peers::Peer;
+use requesters::Requesters;
 use strangers::{Speech, Strangers};
 
 /// The token of all listening sockets; those of connections are their ids, which never come near.
@@ -94,7 +96,7 @@ pub(crate) struct Network {
     table: Table,
     accepted: usize,
     /// Accepted connections of the Redis protocol, which are not among those.
-    requesters: usize,
+    requesters: Requesters,
     dialled: usize,
     /// When the log last said that connections are refused.
     refusals_told: Option<Tick>,
@@ -124,6 +126,7 @@ impl Network {
         limits: Limits,
         inbound: Inbound,
         heap: Option<fn() -> HeapUse>,
+        port: Option<CorePort>,
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
         for Listener { socket, framing } in listen {
@@ -145,7 +148,7 @@ impl Network {
             limits,
             table: Table::default(),
             accepted: 0,
-            requesters: 0,
+            requesters: Requesters::new(port),
             dialled: 0,
             refusals_told: None,
             strangers: Strangers::default(),
@@ -242,8 +245,9 @@ impl Network {
 
     fn accept_one(&mut self, now: Tick, mut stream: TcpStream, from: SocketAddr, framing: Framing) {
         self.stats.accepted += 1;
-        if framing == Framing::Requests && self.requesters >= self.limits.requesters {
+        if framing == Framing::Requests && self.requesters.open >= self.limits.requesters {
             self.stats.refused += 1;
+            self.requesters.refused();
             // Redis' own words, by which drivers know that nothing was executed; a new socket has room for them.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             let limit = self.limits.requesters;
@@ -314,10 +318,10 @@ impl Network {
             tracing::warn!(%error, "cannot watch a connection");
             return None;
         }
-        prepare(&stream, role);
         let is_requester = framing == Framing::Requests;
+        prepare(&stream, role, is_requester);
         match role {
-            Role::Accepted if is_requester => self.requesters += 1,
+            Role::Accepted if is_requester => self.requesters.opened(),
             Role::Accepted => self.accepted += 1,
             Role::Dialled(_) => self.dialled += 1,
         }
@@ -344,6 +348,8 @@ impl Network {
             held: 0,
             paused: false,
             unheard: false,
+            unread: 0,
+            half: 0,
         });
         self.supervise(now);
         Some(id)
@@ -422,22 +428,9 @@ impl Network {
             connection.moved = now;
             let _ = connection.stream.shutdown(Shutdown::Write);
         }
-        self.balance(id);
+        self.balance(now, id);
         if blocked && left > 0 {
             self.supervise(now);
-        }
-    }
-
-    /// Stops reading a connection for which too much waits, and begins again when half of it is gone.
-    fn balance(&mut self, id: ConnId) {
-        let most = self.limits.output_pause_bytes;
-        let Some(connection) = self.table.get(id) else { return };
-        let backlog = connection.backlog();
-        if connection.role == Role::Accepted && backlog > most {
-            connection.paused = true;
-        } else if connection.paused && backlog <= most / 2 {
-            connection.paused = false;
-            self.mark_ready(id);
         }
     }
 
@@ -451,19 +444,19 @@ impl Network {
     }
 
     /// A frame waits for its gate: its bytes count as backlog.
-    pub(crate) fn held(&mut self, to: Endpoint, bytes: usize) {
+    pub(crate) fn held(&mut self, now: Tick, to: Endpoint, bytes: usize) {
         let Endpoint::Conn(id) = to else { return };
         let Some(connection) = self.table.get(id) else { return };
         connection.held += bytes;
-        self.balance(id);
+        self.balance(now, id);
     }
 
     /// A frame's gate is open: its bytes do not wait any more.
-    pub(crate) fn let_go(&mut self, to: Endpoint, bytes: usize) {
+    pub(crate) fn let_go(&mut self, now: Tick, to: Endpoint, bytes: usize) {
         let Endpoint::Conn(id) = to else { return };
         let Some(connection) = self.table.get(id) else { return };
         connection.held -= bytes;
-        self.balance(id);
+        self.balance(now, id);
     }
 
     /// The connections that were lost since the last call while frames to them waited for their gates.
@@ -518,7 +511,7 @@ impl Network {
             self.lost.push(id);
         }
         match connection.role {
-            Role::Accepted if connection.is_requester => self.requesters -= 1,
+            Role::Accepted if connection.is_requester => self.requesters.closed(&connection),
             Role::Accepted => self.accepted -= 1,
             Role::Dialled(_) => self.dialled -= 1,
         }
@@ -556,21 +549,27 @@ impl Network {
                 Phase::Up if connection.cutter.holds_bytes() && !connection.paused && !connection.unheard => {
                     Some(limits.stall)
                 }
+                // A program of another protocol may take its time: what it is told has bounds.
+                Phase::Up if connection.is_requester => None,
                 Phase::Up if connection.output.is_blocked() && !connection.output.is_empty() => Some(limits.stall),
                 Phase::Up => None,
             };
             watched |= limit.is_some();
             if limit.is_some_and(|limit| now.since(connection.moved) > limit) {
-                late.push((connection.id, connection.role, connection.phase));
+                late.push((connection.id, connection.role, connection.phase, connection.is_requester));
             }
         }
         if watched {
             self.supervise(now);
         }
         self.relieve(now);
-        for (id, role, phase) in late {
+        for (id, role, phase, is_requester) in late {
             self.stats.stalled += u64::from(!matches!(phase, Phase::Closing { ended: true }));
             match (role, phase) {
+                (_, Phase::Up) if is_requester => {
+                    let why = format!("half a request has come, and nothing more for {:?}", limits.stall);
+                    self.give_up_half(now, id, &why);
+                }
                 (Role::Accepted, Phase::Greeting) => self.turn_away(now, id, &Speech::Nothing),
                 (_, Phase::Up) => {
                     tracing::info!(%id, "closed: half a frame, or output that is not read, for {:?}", limits.stall);
@@ -632,14 +631,19 @@ fn is_passing(kind: ErrorKind) -> bool {
 }
 
 /// Socket options; one that cannot be had costs speed or detection of dead peers only.
-fn prepare(stream: &TcpStream, role: Role) {
+///
+/// Programs of another protocol may let replies wait, and the system's time for what is not acknowledged counts then, too, although the
+/// other side answers that it has no room. So they get none.
+fn prepare(stream: &TcpStream, role: Role, is_requester: bool) {
     let timeout = match role {
         Role::Accepted => USER_TIMEOUT,
         Role::Dialled(_) => DIALLED_TIMEOUT,
     };
     let millis = u32::try_from(timeout.as_millis()).expect("small");
     let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_tcp_user_timeout(stream, millis);
+    if !is_requester {
+        let _ = sockopt::set_tcp_user_timeout(stream, millis);
+    }
     let _ = sockopt::set_tcp_keepidle(stream, USER_TIMEOUT);
     let _ = sockopt::set_tcp_keepintvl(stream, USER_TIMEOUT);
     let _ = sockopt::set_socket_keepalive(stream, true);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use kasha_types::{ClusterId, CoreId, Incarnation};
+use kasha_types::{ClusterId, CoreId, CorePort, Incarnation};
 use kasha_wire::WireVersions;
 
 use crate::limits::Limits;
@@ -90,4 +90,6 @@ pub struct LoopOptions {
     pub trash: Option<TrashThread>,
     /// The limits of this loop's connections, files and queues.
     pub limits: Limits,
+    /// Where it notes what it counts of connections of the Redis protocol.
+    pub port: Option<CorePort>,
 }

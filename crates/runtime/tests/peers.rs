@@ -24,7 +24,9 @@ impl Machine for Sink {
             Input::Frame { payload, .. } => self.got.push(payload.to_vec()),
             Input::Unreachable(peer) => self.unreachable.push(peer),
             Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("it listens to nobody"),
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
+                unreachable!("it listens to nobody")
+            }
         }
     }
     fn end_turn(&mut self, _: Tick, _: &mut Effects) {}

@@ -3,17 +3,24 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::support::{Echo, Raw, Server};
 use kasha_runtime::limits::Limits;
-use kasha_runtime::{Framing, Listener, LoopOptions, listen};
+use kasha_runtime::{Framing, Listener, LoopOptions, NetworkStats, listen};
+use kasha_types::{CorePort, PortUse};
 use kasha_wire::requests::LINE_BYTES_MAX;
 
 fn start(options: LoopOptions) -> (Server, SocketAddr) {
+    start_with(options, Echo::new())
+}
+
+fn start_with(options: LoopOptions, echo: Echo) -> (Server, SocketAddr) {
     let (socket, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let options = LoopOptions { listen: vec![Listener { socket, framing: Framing::Requests }], ..options };
-    (Server::start(options, |_| Echo::new()), address)
+    (Server::start(options, |_| echo), address)
 }
 
 /// Reads exactly this.
@@ -88,8 +95,131 @@ fn half_a_request_may_not_stand_for_long_and_an_idle_connection_may() {
     let (server, address) = start(LoopOptions { limits, ..LoopOptions::default() });
     let (mut idle, mut slow) = (Raw::connect(address), Raw::connect(address));
     slow.0.write_all(b"half").unwrap();
+    expect(&mut slow, b"no request\n");
     expect_end(&mut slow);
     idle.0.write_all(b"here\n").unwrap();
     expect(&mut idle, b"here!\n");
     assert_eq!(server.stop().stalled, 1);
+}
+
+/// A client that sends so many requests of these bytes, and begins to read after a while: what it was told, all in order.
+fn late_reader(address: SocketAddr, requests: usize, bytes: usize, waits: Duration) {
+    let mut client = Raw::connect(address);
+    let mut writes = client.0.try_clone().unwrap();
+    let word = move |number: usize| format!("{number:0bytes$}");
+    let writer = std::thread::spawn(move || {
+        for number in 0..requests {
+            writes.write_all(format!("*1\r\n${bytes}\r\n{}\r\n", word(number)).as_bytes()).unwrap();
+        }
+    });
+    std::thread::sleep(waits);
+    for number in 0..requests {
+        expect(&mut client, format!("{}!\n", word(number)).as_bytes());
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn replies_that_nobody_reads_stop_their_connection_and_do_not_close_it() {
+    const REQUESTS: usize = 2000;
+    let limits = Limits {
+        stall: Duration::from_millis(200),
+        output_pause_bytes: 512 * 1024,
+        output_close_bytes: 2 * 1024 * 1024,
+        ..Limits::default()
+    };
+    let echo = Echo::new();
+    let handled = Arc::clone(&echo.handled);
+    let (server, address) = start_with(LoopOptions { limits, ..LoopOptions::default() }, echo);
+    let reader = std::thread::spawn(move || late_reader(address, REQUESTS, 60_000, Duration::from_millis(1500)));
+    std::thread::sleep(Duration::from_millis(1000));
+    let before = handled.load(Ordering::SeqCst);
+    assert!(before < REQUESTS as u64 / 2, "{before} of them are answered before any is read");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(handled.load(Ordering::SeqCst), before, "it is read no further");
+    reader.join().unwrap();
+    let NetworkStats { stalled, overflowed, .. } = server.stop();
+    assert_eq!((stalled, overflowed), (0, 0));
+}
+
+/// Where replies wait for many, each may leave little unread, and whoever reads is served.
+#[test]
+fn replies_that_nobody_reads_have_a_bound_of_all_connections() {
+    const MANY: usize = 12;
+    let limits = Limits { replies_total_bytes: 1024 * 1024, ..Limits::default() };
+    let echo = Echo::new();
+    let handled = Arc::clone(&echo.handled);
+    let (server, address) = start_with(LoopOptions { limits, ..LoopOptions::default() }, echo);
+    let readers: Vec<_> = (0..MANY)
+        .map(|_| std::thread::spawn(move || late_reader(address, 400, 60_000, Duration::from_millis(1500))))
+        .collect();
+    std::thread::sleep(Duration::from_millis(1000));
+    let before = handled.load(Ordering::SeqCst);
+    late_reader(address, 100, 1000, Duration::ZERO);
+    assert_eq!(handled.load(Ordering::SeqCst), before + 100, "the others are read no further");
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    assert_eq!(server.stop().overflowed, 0);
+}
+
+#[test]
+fn half_requests_have_a_bound_together_and_whoever_goes_on_is_heard() {
+    const HALF: usize = 1024 * 1024;
+    const MANY: usize = 100;
+    let limits = Limits { halves_total_bytes: 16 * HALF, ..Limits::default() };
+    let (server, address) = start(LoopOptions { limits, ..LoopOptions::default() });
+    let half = [format!("*2\r\n$4\r\nhalf\r\n${}\r\n", 2 * HALF).as_bytes(), &vec![b'x'; HALF]].concat();
+    let mut clients: Vec<_> = (0..MANY)
+        .map(|_| {
+            let mut client = Raw::connect(address);
+            // One that is given up meanwhile does not take all of it.
+            let _ = client.0.write_all(&half);
+            client
+        })
+        .collect();
+    // Those that are left do not go on: they are given up for one that does.
+    std::thread::sleep(Duration::from_millis(1200));
+    for _ in 0..3 {
+        let mut whole = Raw::connect(address);
+        for piece in [&half[..], &vec![b'x'; HALF], b"\r\n"].concat().chunks(100_000) {
+            whole.0.write_all(piece).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut reply = vec![0; 5 + 2 * HALF + 2];
+        whole.0.read_exact(&mut reply).unwrap();
+        assert!(reply.starts_with(b"half xx") && reply.ends_with(b"x!\n"));
+    }
+    let mut left = 0;
+    for client in &mut clients {
+        client.0.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut said = String::new();
+        match client.0.read_to_string(&mut said) {
+            Ok(_) => assert_eq!(said, "no request\n"),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => left += 1,
+            // What it sent after that was not read.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        }
+    }
+    assert!((1..=16).contains(&left), "{left} of {MANY} are left");
+    assert_eq!(server.stop().overflowed, (MANY - left) as u64);
+}
+
+#[test]
+fn connections_are_counted() {
+    let port = CorePort::of_cores(1).remove(0);
+    let limits = Limits { requesters: 2, ..Limits::default() };
+    let (server, address) = start(LoopOptions { limits, port: Some(port.clone()), ..LoopOptions::default() });
+    let (mut one, silent) = (Raw::connect(address), Raw::connect(address));
+    one.0.write_all(b"one\n").unwrap();
+    expect(&mut one, b"one!\n");
+    let mut refused = Raw::connect(address);
+    expect(&mut refused, b"-ERR max number of clients reached\r\n");
+    let counted = |connections, accepted, refused| PortUse { connections, accepted, refused, ..PortUse::default() };
+    assert_eq!(port.of_core(), counted(2, 2, 1));
+    drop(silent);
+    while port.of_core() != counted(1, 2, 1) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.stop();
 }

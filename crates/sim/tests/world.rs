@@ -59,7 +59,9 @@ impl Machine for Counting {
                 send(out, Endpoint::Coordinator, self.number, Gate::Now);
             }
             Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("it listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
+                unreachable!("it listens for frames")
+            }
         }
     }
     fn end_turn(&mut self, _now: Tick, _out: &mut Effects) {}

@@ -415,3 +415,34 @@ fn r11_14_one_request_compares_only_so_much() {
     let refused = replies.iter().filter(|reply| reply.windows(7).any(|word| word == b"send it")).count();
     assert_eq!((replies.len(), refused), (6, 2));
 }
+
+/// Whether a command of the Redis protocol changes anything.
+fn changes(replica: &mut Replica, command: &str) -> bool {
+    let words: Vec<_> = command.split(' ').map(str::as_bytes).collect();
+    let command = CommandBuffer::of_words(&words).expect("a command");
+    let mut parts = PartsBuffer::default();
+    parts.push(T, &PartOperation::Command(command.as_command()));
+    replica.execute_raw(T, &Update::Transaction { parts: parts.as_parts() }).1
+}
+
+/// Who watches a key is told of no change where Redis tells none.
+#[test]
+fn r10_7_bits_that_are_set_to_what_they_are_change_nothing() {
+    let mut replica = Replica::default();
+    for (command, changed) in [
+        ("setbit k 7 0", true), // it makes the key
+        ("setbit k 7 0", false),
+        ("setbit k 7 1", true),
+        ("setbit k 7 1", false),
+        ("setbit k 8 0", true), // it makes the string longer
+        ("bitfield k set u8 0 1", false),
+        ("bitfield k overflow fail incrby u8 0 255", false),
+        ("bitfield k incrby u1 #7 2", false),
+        ("bitfield k incrby u1 #7 1", true),
+        ("bitfield k set u8 0 1 set u8 0 0", true), // as Redis counts it
+        ("bitfield k set u1 16 0", true),
+        ("bitfield k get u1 99", false),
+    ] {
+        assert_eq!(changes(&mut replica, command), changed, "{command}");
+    }
+}

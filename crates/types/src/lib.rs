@@ -9,6 +9,7 @@ mod ids;
 mod keys;
 pub mod limits;
 pub mod planted;
+mod port;
 mod position;
 pub mod probe;
 mod work;
@@ -20,5 +21,6 @@ pub use ids::{
     ListVersion, MemberId, NodeId, RpcId, Sequence, ShardId, TableId, ViewNumber,
 };
 pub use keys::{KeyHash, OperationName, Slot, body_hash, key_hash, slot_of};
+pub use port::{CorePort, PortUse};
 pub use position::{ENTRY_HEADER_BYTES, EntryOffset, LocalPosition, LogEnd, LogPosition, LogSlice, Round, SegmentId};
 pub use work::{Work, WorkSet};

@@ -146,6 +146,11 @@ impl RequestCutter {
         !self.kept.is_empty() || self.swallow.is_some()
     }
 
+    /// Forgets what it holds, and cuts nothing more.
+    pub fn give_up(&mut self) {
+        *self = Self { is_over: true, ..Self::default() };
+    }
+
     /// Bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -1,9 +1,11 @@
 //! What a core tells of itself to whoever asks (`kasha status`). Costs nothing until asked.
 
-use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, RpcId, ShardId, Work};
+use kasha_types::{
+    ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, PortUse, RpcId, ShardId, Work,
+};
 
 use crate::configuration::wire_enum;
-use crate::wire_struct;
+use crate::{Later, wire_struct};
 
 /// One core's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub struct CoreStatus {
     pub replicas: Vec<ReplicaStatus>,
     /// The witness instances it hosts.
     pub witnesses: Vec<WitnessStatus>,
+    /// What the core does of the node's Redis port, if the node has one.
+    pub port: Later<2, Option<PortUse>>,
 }
 
 /// One replica's status. Counters are zero at members that are not the primary.
@@ -256,7 +260,8 @@ wire_struct! {
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
-    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
+    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses, port }
+    PortUse { connections, accepted, refused, commands, bytes_in, bytes_out }
     ReplicaStatus { shard, epoch, primary, complete, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, repeats_suppressed, refusals, syncs }

@@ -18,7 +18,7 @@ use kasha_wire::{
 };
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     include_str!("../src/hot.rs"),
     include_str!("../src/message.rs"),
     include_str!("../src/configuration.rs"),
@@ -26,6 +26,7 @@ const SOURCES: [&str; 8] = [
     include_str!("../src/version.rs"),
     include_str!("../src/word.rs"),
     include_str!("../../types/src/ids.rs"),
+    include_str!("../../types/src/port.rs"),
     include_str!("../../types/src/position.rs"),
 ];
 
@@ -161,7 +162,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 35);
+    assert_eq!(rows.len(), 36);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }

@@ -1,13 +1,14 @@
 //! `kasha proxy`: programs that speak the Redis protocol, beside a cluster of which nodes die.
 #![allow(missing_docs)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::place::{free_ports, local};
 use kasha_process_tests::process::{Process, command};
+use kasha_process_tests::wait_for;
 use rustix::process::Signal;
 
 /// A connection of a program.
@@ -294,5 +295,76 @@ fn r10_15_a_scan_over_shards_shows_each_key_once_whoever_is_asked() {
     assert_eq!(programs[1].ask("DBSIZE"), ":499");
     one.stop(Signal::TERM);
     other.stop(Signal::TERM);
+    cluster.is_unharmed();
+}
+
+/// A number that INFO tells.
+fn info(program: &mut Program, name: &str) -> u64 {
+    program.send(&["INFO"]);
+    let len: usize = program.hear()[1..].parse().unwrap();
+    let mut text = vec![0; len + 2];
+    program.from.read_exact(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+}
+
+#[test]
+fn status_and_info_tell_what_a_port_does() {
+    let cluster = Cluster::start_with_redis("redis-status", "500ms", 3);
+    let mut programs: Vec<_> = (0..4).map(|_| Program::connect(cluster.redis_port_of(2))).collect();
+    for program in &mut programs[1..] {
+        assert_eq!(program.ask("SET key 1234567890"), "+OK");
+        program.send(&["GET key", "nonsense"]);
+        assert_eq!((program.hear(), program.hear()), ("$10".into(), "1234567890".into()));
+        assert!(program.hear().starts_with("-ERR unknown command"));
+    }
+    // The first one says nothing, and counts.
+    let status = cluster.status().unwrap();
+    let told = |node: usize, name: &str| status["nodes"][node]["redis"][name].as_u64().unwrap();
+    assert_eq!((told(1, "connections"), told(1, "accepted"), told(1, "refused"), told(1, "commands")), (4, 4, 0, 9));
+    assert_eq!((told(0, "connections"), told(0, "commands"), told(2, "bytes_out")), (0, 0, 0));
+    assert!(told(1, "bytes_in") > 3 * 60 && told(1, "bytes_out") > 3 * 60);
+    for name in ["connections", "accepted", "commands", "bytes_in", "bytes_out"] {
+        assert_eq!(status["redis"][name].as_u64().unwrap(), told(1, name), "of all: {name}");
+    }
+    let program = &mut programs[0];
+    assert_eq!(info(program, "total_net_output_bytes"), told(1, "bytes_out"));
+    assert_eq!(info(program, "connected_clients"), 4);
+    assert_eq!(info(program, "total_connections_received"), 4);
+    assert_eq!(info(program, "total_commands_processed"), 9 + 3, "this one is not over yet");
+    programs.truncate(1);
+    wait_for("the connections to be gone", || {
+        let open = info(&mut programs[0], "connected_clients");
+        if open == 1 { Ok(()) } else { Err(open.to_string()) }
+    });
+}
+
+/// The replies are many times what a connection may leave unread.
+#[test]
+fn ten_thousand_replies_that_nobody_reads_wait_for_whoever_reads_them() {
+    let mut cluster = Cluster::start_with_redis("redis-unread", "500ms", 3);
+    let (proxy, port) = proxy(&cluster);
+    for port in [port, cluster.redis_port_of(1)] {
+        let (mut program, mut other) = (Program::connect(port), Program::connect(port));
+        let value = "x".repeat(32 * 1024);
+        assert_eq!(program.ask(&format!("SET large {value}")), "+OK");
+        assert_eq!(program.ask("SET visits 0"), "+OK");
+        let mut writes = program.to.try_clone().unwrap();
+        let writer =
+            std::thread::spawn(move || writes.write_all("GET large\r\nINCR visits\r\n".repeat(5000).as_bytes()));
+        std::thread::sleep(Duration::from_secs(2));
+        other.send(&["GET visits"]);
+        let counted: u64 = [other.hear(), other.hear()][1].parse().unwrap();
+        assert!(counted < 2500, "{counted} replies of 32 KiB each have gone nowhere");
+        for number in 1..=5000 {
+            assert_eq!(program.hear(), "$32768");
+            assert_eq!(program.hear().len(), value.len());
+            assert_eq!(program.hear(), format!(":{number}"));
+        }
+        writer.join().unwrap().unwrap();
+        assert_eq!(program.ask("PING"), "+PONG");
+    }
+    proxy.stop(Signal::TERM);
     cluster.is_unharmed();
 }

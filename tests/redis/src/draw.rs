@@ -25,13 +25,17 @@ enum Word {
     Bit,
     BitOffset,
     Field,
+    /// The number of the database that all streams use, or of none.
+    Database,
     Text(&'static str),
 }
 
-use Word::{Bit, BitOffset, Day, DayMillis, Field, Fraction, Key, Number, Offset, Pattern, Text, Time, Value};
+use Word::{
+    Bit, BitOffset, Database, Day, DayMillis, Field, Fraction, Key, Number, Offset, Pattern, Text, Time, Value,
+};
 
 /// What a command's words are: those that it has in any case, those that come in groups any number of times, and options.
-struct Form {
+pub struct Form {
     words: &'static [Word],
     again: &'static [Word],
     options: &'static [&'static [Word]],
@@ -61,8 +65,12 @@ const ENDS: &[&[Word]] = &[
     &[Text("KEEPTTL")],
 ];
 
-/// The form of a command that a shard executes. Nothing: it is not drawn, since the two tell other things.
-fn form_of(command: Command) -> Option<Form> {
+/// The form of a command that is drawn.
+pub fn form_of(command: Command) -> Option<Form> {
+    of_strings(command).or_else(|| of_keys(command)).or_else(|| of_fronts(command))
+}
+
+fn of_strings(command: Command) -> Option<Form> {
     Some(match command {
         Command::Append => form(&[Key, Value]),
         Command::BitCount => {
@@ -80,24 +88,10 @@ fn form_of(command: Command) -> Option<Form> {
             ],
         ),
         Command::BitPos => options(&[Key, Bit], &[&[Number], &[Number, Number], &[Number, Number, Text("BIT")]]),
-        Command::Copy => options(&[Key, Key], &[&[Text("REPLACE")]]),
-        Command::Decr
-        | Command::Incr
-        | Command::StrLen
-        | Command::Get
-        | Command::GetDel
-        | Command::Persist
-        | Command::Type => form(&[Key]),
-        Command::Ttl | Command::ExpireTime | Command::PExpireTime => form(&[Key]),
-        Command::ExpireAt => options(&[Key, Day], IF),
-        Command::PExpireAt => options(&[Key, DayMillis], IF),
+        Command::Decr | Command::Incr | Command::StrLen | Command::Get | Command::GetDel => form(&[Key]),
         Command::IncrByFloat => form(&[Key, Fraction]),
-        Command::DbSize => form(&[]),
-        Command::Keys => form(&[Pattern]),
         Command::DecrBy | Command::IncrBy => form(&[Key, Number]),
-        Command::Del | Command::Exists | Command::MGet | Command::Touch | Command::Unlink => again(&[Key], &[Key]),
-        Command::Expire => options(&[Key, Time], IF),
-        Command::PExpire => options(&[Key, Time], IF),
+        Command::MGet => again(&[Key], &[Key]),
         Command::GetBit => form(&[Key, BitOffset]),
         Command::GetEx => options(
             &[Key],
@@ -122,10 +116,92 @@ fn form_of(command: Command) -> Option<Form> {
         ),
         Command::MSet | Command::MSetNx => again(&[Key, Value], &[Key, Value]),
         Command::PSetEx | Command::SetEx => form(&[Key, Time, Value]),
-        Command::Rename | Command::RenameNx => form(&[Key, Key]),
         Command::Set => options(&[Key, Value], ENDS),
         Command::SetBit => form(&[Key, BitOffset, Bit]),
         Command::SetRange => form(&[Key, Offset, Value]),
+        _ => return None,
+    })
+}
+
+fn of_keys(command: Command) -> Option<Form> {
+    Some(match command {
+        Command::Copy => options(&[Key, Key], &[&[Text("REPLACE")]]),
+        Command::Ttl | Command::PTtl | Command::ExpireTime | Command::PExpireTime => form(&[Key]),
+        Command::ExpireAt => options(&[Key, Day], IF),
+        Command::PExpireAt => options(&[Key, DayMillis], IF),
+        Command::DbSize => form(&[]),
+        Command::Keys => form(&[Pattern]),
+        Command::Expire => options(&[Key, Time], IF),
+        Command::PExpire => options(&[Key, Time], IF),
+        Command::Rename | Command::RenameNx => form(&[Key, Key]),
+        Command::Persist | Command::Type | Command::ObjectFreq | Command::ObjectIdleTime => form(&[Key]),
+        Command::Del | Command::Exists | Command::Touch | Command::Unlink => again(&[Key], &[Key]),
+        _ => return None,
+    })
+}
+
+/// What a front answers by itself.
+fn of_fronts(command: Command) -> Option<Form> {
+    Some(match command {
+        Command::Echo | Command::ClientSetName => form(&[Value]),
+        Command::Ping => options(&[], &[&[Value], &[]]),
+        Command::Watch => again(&[Key], &[Key]),
+        Command::Unwatch
+        | Command::Reset
+        | Command::ClientGetName
+        | Command::LatencyLatest
+        | Command::LatencyReset
+        | Command::SwapDb => form(&[]),
+        Command::LatencyHistory => form(&[Text("command")]),
+        Command::ClientNoEvict => options(&[], &[&[Text("on")], &[Text("off")]]),
+        Command::Select => form(&[Database]),
+        _ => return None,
+    })
+}
+
+/// Why a command is not drawn.
+pub fn why_not(command: Command) -> Option<&'static str> {
+    Some(match command {
+        Command::RandomKey | Command::Scan | Command::Time => "compared where a stream ends",
+        Command::Multi | Command::Exec | Command::Discard => "around some of what is drawn",
+        Command::Hello => "what some streams begin with",
+        Command::ObjectEncoding | Command::ObjectRefCount => "Kasha looks at the value alone (docs/redis.md)",
+        Command::Client
+        | Command::Cluster
+        | Command::Config
+        | Command::Latency
+        | Command::Object
+        | Command::SlowLog => "a subcommand has to follow",
+        Command::ClientHelp
+        | Command::CommandHelp
+        | Command::ConfigHelp
+        | Command::LatencyHelp
+        | Command::ObjectHelp
+        | Command::SlowLogHelp => "a text of each server",
+        Command::ClientId
+        | Command::ClientInfo
+        | Command::ClientList
+        | Command::ConfigGet
+        | Command::Info
+        | Command::SlowLogGet
+        | Command::SlowLogLen => "tells of the server itself",
+        Command::CommandAll
+        | Command::CommandCount
+        | Command::CommandDocs
+        | Command::CommandGetKeys
+        | Command::CommandGetKeysAndFlags
+        | Command::CommandInfo
+        | Command::CommandList => "compared by the tests of the table",
+        Command::ConfigResetStat | Command::ConfigRewrite | Command::ConfigSet | Command::SlowLogReset => {
+            "of operators, and Kasha has nothing to do"
+        }
+        Command::FlushAll | Command::FlushDb => "refused by Kasha, as yet",
+        Command::KashaOnce => "Redis has it not",
+        Command::ClientNoTouch | Command::ClientSetInfo => "Redis has it since 7.2",
+        Command::ClientReply | Command::Quit => "it silences its connection",
+        Command::Auth => "neither has a password",
+        Command::Wait => "Redis waits for replicas",
+        Command::Asking | Command::ReadOnly | Command::ReadWrite => "Redis has it only in a cluster",
         _ => return None,
     })
 }
@@ -139,12 +215,14 @@ pub fn is_of_no_key(words: &[Vec<u8>]) -> bool {
 pub struct Drawer {
     rng: Rng,
     drawn: Vec<&'static Row>,
+    /// Times that were drawn.
+    times: u64,
 }
 
 impl Drawer {
     pub fn new(rng: Rng) -> Self {
-        let is_drawn = |row: &&Row| row.class != Class::Local && form_of(row.command).is_some();
-        Self { rng, drawn: Command::ALL.iter().filter(is_drawn).collect() }
+        let is_drawn = |row: &&Row| form_of(row.command).is_some();
+        Self { rng, drawn: Command::ALL.iter().filter(is_drawn).collect(), times: 0 }
     }
 
     /// The words of a request.
@@ -201,6 +279,7 @@ impl Drawer {
             Bit => self.rng.pick(&["0", "1", "1", "2"]).as_bytes().to_vec(),
             BitOffset => self.rng.below(100).to_string().into_bytes(),
             Field => return self.field(words),
+            Database => self.rng.pick(&["0", "0", "16", "-1", "x"]).as_bytes().to_vec(),
             Text(text) => self.in_some_case(text),
         };
         words.push(drawn);
@@ -227,7 +306,12 @@ impl Drawer {
     fn time(&mut self) -> Vec<u8> {
         match self.rng.below(12) {
             0 => self.rng.pick(&["0", "-1", "9223372036854775807", "x"]).as_bytes().to_vec(),
-            _ => (1_000_000 * self.rng.between(1, 50)).to_string().into_bytes(),
+            _ => {
+                // Each is another one: GT and LT compare with what was said before, by the clock of each server.
+                const APART: u64 = 1000;
+                self.times += 1;
+                (1_000_000 * self.rng.between(1, 50) + APART * self.times).to_string().into_bytes()
+            }
         }
     }
 
@@ -279,7 +363,11 @@ impl Drawer {
                 words.push(self.rng.pick(&["WRAP", "sat", "FAIL", "x"]).as_bytes().to_vec());
             }
             1 | 2 => words.extend([b"get".to_vec(), kind, offset]),
-            3 => words.extend([b"SET".to_vec(), kind, offset, self.number()]),
+            3 => {
+                // Redis stores the greatest number where the least one is nearest to this (docs/redis.md).
+                let number = Some(self.number()).filter(|number| number != i64::MIN.to_string().as_bytes());
+                words.extend([b"SET".to_vec(), kind, offset, number.unwrap_or_default()]);
+            }
             _ => words.extend([b"INCRBY".to_vec(), kind, offset, self.number()]),
         }
     }

@@ -105,6 +105,11 @@ pub fn write(to: &mut impl Write, words: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
+/// The words of a request that a person would write.
+pub fn words(text: &str) -> Vec<Vec<u8>> {
+    text.split_whitespace().map(|word| word.as_bytes().to_vec()).collect()
+}
+
 /// A request as a person would write it.
 pub fn shown(words: &[Vec<u8>]) -> String {
     const SHOWN_MAX: usize = 60;

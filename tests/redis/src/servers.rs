@@ -23,9 +23,15 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+/// The first of so many adjacent ports at which nobody listens. They are below those of outgoing connections.
+fn free_ports(count: u16) -> Result<u16> {
+    const FIRST: u16 = 10_240;
+    const END: u16 = 32_768;
+    // Two runs side by side begin at different places.
+    let begin = FIRST + u16::try_from(std::process::id() % 20_000).expect("below the end");
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut candidates = (begin..END - count).step_by(usize::from(count));
+    candidates.find(|first| (*first..first + count).all(is_free)).context("no neighbouring ports are free")
 }
 
 fn start(mut command: Command, address: String, log: &Path) -> Result<Server> {
@@ -51,7 +57,7 @@ fn start(mut command: Command, address: String, log: &Path) -> Result<Server> {
 
 /// The distribution's own server, which keeps nothing on disk.
 pub fn redis(folder: &Path) -> Result<Server> {
-    let port = free_port()?;
+    let port = free_ports(1)?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.args(["--dir", &folder.display().to_string()]);
@@ -60,12 +66,17 @@ pub fn redis(folder: &Path) -> Result<Server> {
 
 /// A cluster of one process, and a proxy to it. `is_spread`: its databases are in four shards.
 pub fn kasha(program: &Path, folder: &Path, is_spread: bool) -> Result<(Server, Child)> {
-    let (base, port) = (free_port()?, free_port()?);
+    // Of the proxy; of the coordinator; of the nodes' cores.
+    const PORTS: u16 = 32;
+    let port = free_ports(PORTS)?;
+    let base = port + 1;
     let mut command = Command::new(program);
     command.args([
         "start",
         "--shards",
         if is_spread { "4" } else { "1" },
+        "--redis",
+        "off",
         "--data",
         &folder.join("data").display().to_string(),
         "--port",

@@ -4,17 +4,13 @@ use anyhow::{Result, bail};
 use kasha_machine::Rng;
 
 use crate::link::Link;
-use crate::reply::{Reply, shown};
+use crate::reply::{Reply, shown, words};
 
 /// What two clocks may differ by, in seconds.
 const CLOCKS_DIFFER_MAX: u64 = 1;
 
 /// Pages that a listing of a dozen keys may take.
 const PAGES_MAX: usize = 1000;
-
-fn words(text: &str) -> Vec<Vec<u8>> {
-    text.split_whitespace().map(|word| word.as_bytes().to_vec()).collect()
-}
 
 /// All names that SCAN shows with these options, in order. `once`: each comes once, though nothing changes meanwhile.
 fn scan(link: &mut Link, options: &str, once: bool) -> Result<Vec<Vec<u8>>> {

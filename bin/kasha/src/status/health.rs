@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_types::{CoreId, LogEnd, MemberId, NodeId, ShardId};
+use kasha_types::{CoreId, LogEnd, MemberId, NodeId, PortUse, ShardId};
 use kasha_wire::status::{CoreStatus, LoopTurns, Memory, ReplicaStatus};
 use kasha_wire::{Configuration, GroupMember, MemberState, ShardConfig, ShardPhase};
 
@@ -155,6 +155,25 @@ impl Cluster {
                 None => core.status.replicas.push(replica),
             }
         }
+    }
+
+    /// What the Redis ports do, node by node: of those nodes that have one, and have answered.
+    pub fn ports(&self) -> BTreeMap<NodeId, PortUse> {
+        let mut ports: BTreeMap<NodeId, PortUse> = BTreeMap::new();
+        for Core { status, .. } in self.cores.values() {
+            if let Some(Some(port)) = status.port.get() {
+                *ports.entry(status.core.node).or_default() += *port;
+            }
+        }
+        ports
+    }
+
+    /// What all of them do together, if there are any.
+    pub fn redis(&self) -> Option<PortUse> {
+        self.ports().into_values().reduce(|mut sum, port| {
+            sum += port;
+            sum
+        })
     }
 
     /// The state of a shard.
@@ -390,7 +409,9 @@ mod tests {
             WitnessStatus { shard: SHARD, list: ListVersion(2), frozen: false, held: 0, accepted: 0, rejected: 0 };
         let says = |node, replicas, witnesses| {
             let (incarnation, configuration) = (Incarnation(1), ConfigVersion(9));
-            let status = CoreStatus { core: core(node), incarnation, configuration, lease: true, replicas, witnesses };
+            let port = kasha_wire::Later::absent();
+            let status =
+                CoreStatus { core: core(node), incarnation, configuration, lease: true, replicas, witnesses, port };
             (core(node), Core { status, turns: None })
         };
         let cores = [

@@ -1,5 +1,6 @@
 //! A status for scripts. Fields are added, and none is renamed or removed.
 
+use kasha_types::PortUse;
 use kasha_wire::MemberState;
 use kasha_wire::ShardPhase;
 use kasha_wire::status::{LongTurn, LoopTurns, ReplicaStatus};
@@ -23,6 +24,13 @@ fn turn_json(turn: &LongTurn) -> Json {
         "files_micros": turn.files_nanos / 1000, "sending_micros": turn.sending_nanos / 1000,
         "blocked": turn.blocked, "frames": turn.frames,
         "work": turn.work.iter().map(|work| work.name()).collect::<Vec<_>>(),
+    })
+}
+
+fn port_json(port: &PortUse) -> Json {
+    json!({
+        "connections": port.connections, "accepted": port.accepted, "refused": port.refused,
+        "commands": port.commands, "bytes_in": port.bytes_in, "bytes_out": port.bytes_out,
     })
 }
 
@@ -69,8 +77,12 @@ fn transactions_json(status: &ReplicaStatus) -> Json {
 /// All that is known of a cluster.
 pub fn to_json(cluster: &Cluster) -> Json {
     let configuration = &cluster.configuration;
+    let ports = cluster.ports();
     let nodes: Vec<_> = (configuration.nodes.iter())
-        .map(|info| json!({ "node": info.node.0, "alive": info.alive, "incarnation": info.incarnation.0, "cores": info.cores }))
+        .map(|info| {
+            json!({ "node": info.node.0, "alive": info.alive, "incarnation": info.incarnation.0, "cores": info.cores,
+                    "redis": ports.get(&info.node).map(port_json) })
+        })
         .collect();
     let shards: Vec<_> = (configuration.shards.iter())
         .map(|shard| {
@@ -121,6 +133,7 @@ pub fn to_json(cluster: &Cluster) -> Json {
         "min_backups": configuration.min_backups,
         "coordinator_reachable": cluster.coordinator, "group": group, "well": cluster.is_well(), "summary": cluster.summary(),
         "nodes_missing_to_begin": configuration.missing_to_begin(), "nodes": nodes, "shards": shards, "cores": cores,
+        "redis": cluster.redis().as_ref().map(port_json),
         "tables": configuration.tables.iter().map(|table| &table.name).collect::<Vec<_>>(),
     })
 }

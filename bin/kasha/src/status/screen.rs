@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use kasha_types::PortUse;
 use kasha_wire::status::{CleanerState, CoreStatus, LongTurn, PendingTransaction, ReplicaStatus};
 use kasha_wire::{Durability, MemberState, ShardConfig};
 
@@ -25,12 +26,41 @@ pub fn first(cluster: &Cluster, width: usize) -> String {
         out.push('\n');
         out.push_str(&shards(cluster, width));
     }
+    let ports = ports(cluster);
+    if !ports.is_empty() {
+        out.push('\n');
+        out.push_str(&ports.render(width));
+    }
     out.push('\n');
     for line in wrapped(&cluster.summary(), width) {
         out.push_str(&line);
         out.push('\n');
     }
     out
+}
+
+/// What the Redis ports do and have done, if there are any.
+fn ports(cluster: &Cluster) -> Table {
+    let mut table = Table::new(["REDIS", ">CONNECTIONS", ">REFUSED", ">COMMANDS", ">BYTES IN", ">BYTES OUT"]);
+    let ports = cluster.ports();
+    let names = ports.iter().map(|(node, port)| (node.to_string(), *port));
+    for (name, port) in names.chain(cluster.redis().filter(|_| ports.len() > 1).map(|all| ("all".to_owned(), all))) {
+        let PortUse { connections, accepted: _, refused, commands, bytes_in, bytes_out } = port;
+        let [connections, refused, commands] = [connections, refused, commands].map(|number| number.to_string());
+        table.row([name, connections, refused, commands, bytes_words(bytes_in), bytes_words(bytes_out)]);
+    }
+    table
+}
+
+/// A number of bytes for people, in at most four digits.
+fn bytes_words(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    const ENOUGH: u64 = 10_000;
+    let (mut number, mut unit) = (bytes, 0);
+    while number >= ENOUGH && unit + 1 < UNITS.len() {
+        (number, unit) = (number >> 10, unit + 1);
+    }
+    format!("{number} {}", UNITS[unit])
 }
 
 fn shards(cluster: &Cluster, width: usize) -> String {

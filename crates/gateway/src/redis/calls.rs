@@ -351,6 +351,16 @@ pub fn look_at((now, until): (Tick, Tick), keys: &[Key], session: &mut Session, 
     session.read(now, keys[0].0, &read, Some(until), out)
 }
 
+/// Whether a call has done what was asked for.
+pub fn is_done(completion: &Completion) -> bool {
+    match completion {
+        Completion::Executed { result, .. } | Completion::Read { result } => {
+            result.first() == Some(&(OutcomeCode::Done as u8))
+        }
+        _ => false,
+    }
+}
+
 /// Writes the reply that a completed call is to what was asked for.
 pub fn reply(completion: &Completion, expected: &Expected, out: &mut ReplyWriter<'_>) {
     let result = match completion {

@@ -9,7 +9,7 @@ use kasha_types::Tick;
 use super::calls::Expected;
 use super::moving::Moving;
 use super::unknown::{Touched, Watched};
-use crate::limits::{REQUEST_COST, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
+use crate::limits::{REQUEST_COST, ROUND_REPLIES_MAX, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
 use crate::resp::Protocol;
 
 /// Whether a connection is answered.
@@ -104,11 +104,21 @@ pub enum TablesAsked {
 }
 
 /// What a client says of itself.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct About {
     pub name: Vec<u8>,
     pub library: Vec<u8>,
     pub library_version: Vec<u8>,
+}
+
+/// What commands that the front answers can change of a connection.
+#[derive(Debug)]
+pub struct Settings {
+    protocol: Protocol,
+    is_authenticated: bool,
+    database: u8,
+    about: About,
+    replies: Replies,
 }
 
 /// One connection.
@@ -123,12 +133,12 @@ pub struct Connection {
     pub about: About,
     pub replies: Replies,
     pub queued: Option<Queued>,
+    /// What it was before the commands of an `EXEC` that is outstanding.
+    pub before_exec: Option<Settings>,
     pub watched: Vec<Watched>,
     /// A key that was to be watched could not be looked at: `EXEC` runs nothing.
     pub is_unwatched: bool,
     pub outstanding: Option<Outstanding>,
-    /// The database that the `EXEC` which is outstanding chooses, if it runs.
-    pub chooses: Option<u8>,
     pub blocked: Option<Blocked>,
     /// Until when it waits for that.
     pub blocked_until: Tick,
@@ -138,6 +148,10 @@ pub struct Connection {
     pub requests: VecDeque<Waiting>,
     /// Their cost.
     pub bytes: usize,
+    /// So much of what it was told has not left that nothing more is begun.
+    pub is_stuffed: bool,
+    /// What it was told in a round of the front, in bytes.
+    said: (u64, usize),
     /// No more is read from it, until fewer requests wait.
     pub is_unheard: bool,
     pub hearing: Hearing,
@@ -179,6 +193,31 @@ impl Connection {
         self.forget_watched();
     }
 
+    /// What commands that the front answers can change.
+    pub fn settings(&self) -> Settings {
+        let Self { protocol, is_authenticated, database, replies, .. } = *self;
+        Settings { protocol, is_authenticated, database, about: self.about.clone(), replies }
+    }
+
+    /// Makes it what it was.
+    pub fn restore(&mut self, settings: Settings) {
+        let Settings { protocol, is_authenticated, database, about, replies } = settings;
+        (self.protocol, self.is_authenticated, self.database) = (protocol, is_authenticated, database);
+        (self.about, self.replies) = (about, replies);
+    }
+
+    /// Whether its next request may begin, in this round. What waits for its socket is known between turns only, so that the replies of one round
+    /// have a bound of their own.
+    pub fn may_be_told_more(&self, round: u64) -> bool {
+        !self.is_stuffed && (self.said.0 != round || self.said.1 < ROUND_REPLIES_MAX)
+    }
+
+    /// It was told so many bytes.
+    pub fn note_said(&mut self, round: u64, bytes: usize) {
+        let before = if self.said.0 == round { self.said.1 } else { 0 };
+        self.said = (round, before + bytes);
+    }
+
     /// So much waits that no more is to be read.
     pub fn has_enough(&self) -> bool {
         self.requests.len() >= WAITING_REQUESTS_MAX || self.bytes >= WAITING_BYTES_MAX
@@ -210,12 +249,13 @@ impl Connection {
         self.is_unwatched |= name.eq_ignore_ascii_case(b"watch");
     }
 
-    /// A reply is known. If it is that of an `EXEC` which has run, so has the `SELECT` in it.
+    /// A reply is known. If it is that of an `EXEC` which has not run, what stands in it has changed nothing.
     pub fn on_reply(&mut self, reply: &[u8]) {
-        if let Some(database) = self.chooses.take()
-            && matches!(Items::of(reply).next(), Some(Ok(Item::List(_))))
+        let has_run = || matches!(Items::of(reply).next(), Some(Ok(Item::List(_))));
+        if let Some(before) = self.before_exec.take()
+            && !has_run()
         {
-            self.database = database;
+            self.restore(before);
         }
     }
 

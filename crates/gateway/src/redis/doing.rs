@@ -13,6 +13,7 @@ use kasha_wire::requests::Request;
 
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, TablesAsked, Waiting};
+use super::counts::Counts;
 use super::gathered::{self, Gathered, Run};
 use super::moving::{Asked, Going, Moving, Next as Step};
 use super::options::RedisOptions;
@@ -27,6 +28,7 @@ pub(super) struct Doing<'d> {
     pub(super) session: &'d mut Session,
     pub(super) options: &'d RedisOptions,
     pub(super) clients: usize,
+    pub(super) counts: &'d Counts,
     pub(super) unknown: &'d Unknown,
     pub(super) gathered: &'d mut Gathered,
     pub(super) run_memory: &'d mut PartsBuffer,
@@ -66,14 +68,14 @@ impl Doing<'_> {
 
     /// Answers a command that the front can answer by itself, in the scratch buffer.
     pub(super) fn answer(&mut self, row: &Row, words: &[&[u8]], connection: &mut Connection) {
-        let Self { now, ref session, options, clients, .. } = *self;
-        let known = local::Known { session, options, clients, unix: session.unix_time(now) };
+        let Self { now, ref session, options, clients, counts, .. } = *self;
+        let known = local::Known { session, options, clients, counts, unix: session.unix_time(now) };
         local::answer(row, words, known, connection, &mut ReplyWriter(self.scratch));
     }
 
     pub(super) fn known(&self) -> local::Known<'_> {
-        let Self { now, ref session, options, clients, .. } = *self;
-        local::Known { session, options, clients, unix: session.unix_time(now) }
+        let Self { now, ref session, options, clients, counts, .. } = *self;
+        local::Known { session, options, clients, counts, unix: session.unix_time(now) }
     }
 
     /// Begins a command of no key.

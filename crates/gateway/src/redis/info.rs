@@ -9,13 +9,19 @@ use super::local::{Known, REDIS_VERSION};
 use crate::resp::Protocol;
 
 /// The sections, in order, with what each says.
-fn sections(known: Known<'_>) -> [(&'static str, String); 6] {
+fn sections(known: Known<'_>) -> [(&'static str, String); 7] {
     let server = format!(
         "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:kasha\r\nkasha_version:{}\r\ntcp_port:{}\r\n",
         env!("CARGO_PKG_VERSION"),
         known.options.port
     );
-    let clients = format!("connected_clients:{}\r\nmaxclients:{}\r\n", known.clients, known.options.clients_max);
+    let port = known.counts.of_port(known.options.counted.as_ref(), known.clients);
+    let clients = format!("connected_clients:{}\r\nmaxclients:{}\r\n", port.connections, known.options.clients_max);
+    let stats = format!(
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
+         total_net_output_bytes:{}\r\nrejected_connections:{}\r\n",
+        port.accepted, port.commands, port.bytes_in, port.bytes_out, port.refused
+    );
     // A driver waits while a server is loading. Nothing is executed as long as the cluster is not known.
     let waits = match known.waits_for() {
         None => "kasha_waits_for:nothing\r\n".to_owned(),
@@ -25,6 +31,7 @@ fn sections(known: Known<'_>) -> [(&'static str, String); 6] {
         ("Server", server),
         ("Clients", clients),
         ("Persistence", "loading:0\r\nasync_loading:0\r\naof_enabled:1\r\n".to_owned()),
+        ("Stats", stats),
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
         ("Cluster", format!("cluster_enabled:0\r\n{waits}")),
         ("Keyspace", String::new()),

@@ -7,6 +7,7 @@ use kasha_client::session::Session;
 use kasha_wire::ShardPhase;
 
 use super::connection::{Connection, Replies};
+use super::counts::Counts;
 use super::options::RedisOptions;
 use super::rows::shown;
 use super::tables::DATABASES;
@@ -24,6 +25,7 @@ pub struct Known<'k> {
     pub options: &'k RedisOptions,
     /// Connections that there are.
     pub clients: usize,
+    pub counts: &'k Counts,
     /// The unix time, if it is known.
     pub unix: Option<UnixMillis>,
 }
@@ -60,7 +62,8 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
             connection.reset(known.options.password.is_none());
             out.item(Item::Word("RESET"));
         }
-        Name::Quit | Name::Unwatch | Name::ReadOnly | Name::ReadWrite | Name::Asking => out.item(Item::Ok),
+        // EXEC, which runs UNWATCH, has forgotten what was watched.
+        Name::Quit | Name::ReadOnly | Name::ReadWrite | Name::Asking | Name::Unwatch => out.item(Item::Ok),
         Name::CommandAll if words.len() == 1 => describe::all(out),
         Name::Client
         | Name::CommandAll

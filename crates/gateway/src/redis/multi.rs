@@ -160,6 +160,15 @@ fn put_together(doing: &Doing<'_>, said: &mut [Asked], watched: &[Watched]) -> R
     Ok((together, moves))
 }
 
+/// What must not be (R10.6): each command is an operation of its own.
+fn one_by_one(doing: &mut Doing<'_>, connection: &mut Connection, is_answered: Option<bool>) -> Begun {
+    let requests = connection.queued.take().expect("the caller looked").requests;
+    doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
+    let begins_anew = |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
+    requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
+    Begun::Answered(is_answered)
+}
+
 /// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
 pub(super) fn execute(
     doing: &mut Doing<'_>,
@@ -174,23 +183,19 @@ pub(super) fn execute(
         return doing.reply(Item::Error("EXECABORT Transaction discarded because of previous errors."));
     }
     if planted::is_on(Bug::MultiSplit) && connection.watched.is_empty() {
-        let requests = connection.queued.take().expect("looked at").requests;
-        doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
-        let begins_anew =
-            |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
-        requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
-        return Begun::Answered(is_answered);
+        return one_by_one(doing, connection, is_answered);
     }
     if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
         return Begun::Blocked(Blocked::Tables);
     }
-    let database = connection.database;
-    let said = said(doing, connection);
-    // What they choose counts for what is behind `EXEC`, and only if that runs.
-    let chosen = std::mem::replace(&mut connection.database, database);
-    let mut said = match said {
+    // What they change of the connection counts only if `EXEC` runs.
+    let before = connection.settings();
+    let mut said = match said(doing, connection) {
         Ok(said) => said,
-        Err(missing) => return Begun::Blocked(Blocked::Table(missing)),
+        Err(missing) => {
+            connection.restore(before);
+            return Begun::Blocked(Blocked::Table(missing));
+        }
     };
     let watched = demands(connection);
     let once = once.map(|(key, millis)| {
@@ -200,26 +205,30 @@ pub(super) fn execute(
     let (together, moves) = match put_together(doing, &mut said, &watched) {
         Ok(made) => made,
         Err(NoCall::Refused(text)) => {
+            connection.restore(before);
             connection.queued = None;
             connection.forget_watched();
             return doing.reply(Item::Error(&text));
         }
-        Err(NoCall::Table | NoCall::Moves) => return Begun::Blocked(Blocked::Table(database)),
+        Err(NoCall::Table | NoCall::Moves) => {
+            connection.restore(before);
+            return Begun::Blocked(Blocked::Table(connection.database));
+        }
     };
     if doing.unknown.has(conn, || together.touched().keys.clone())
         || (together.touched().flushes && doing.unknown.has_any())
     {
+        connection.restore(before);
         return Begun::Blocked(Blocked::Unknown);
     }
     connection.queued = None;
     connection.forget_watched();
-    connection.chooses = Some(chosen);
+    if together.is_answered() && !moves {
+        return answer(doing, together.into_merges());
+    }
+    connection.before_exec = Some(before);
     if moves {
         return doing.begin_moving(connection, (said, Some(watched)), is_answered, once);
-    }
-    if together.is_answered() {
-        connection.database = chosen;
-        return answer(doing, together.into_merges());
     }
     match together.call(doing.now, &Sending::new(doing.now, once), doing.session, doing.out) {
         Ok(called) => {

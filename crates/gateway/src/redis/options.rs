@@ -1,5 +1,6 @@
 //! What a front is made with.
 
+use kasha_types::CorePort;
 use kasha_wire::message::Placement;
 
 /// The options of a front.
@@ -13,10 +14,12 @@ pub struct RedisOptions {
     pub placement: Placement,
     /// The connections that it may have, as `CONFIG` and `INFO` tell: the shell refuses more.
     pub clients_max: usize,
+    /// Where it notes what it counts, and finds what the other cores of the port have counted. `None`: it is alone.
+    pub counted: Option<CorePort>,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { password: None, port: 0, placement: Placement::OneShard, clients_max: 10_000 }
+        Self { password: None, port: 0, placement: Placement::OneShard, clients_max: 10_000, counted: None }
     }
 }

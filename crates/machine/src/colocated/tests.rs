@@ -45,7 +45,12 @@ impl Machine for Asker {
             }
             Input::Unreachable(Endpoint::Core(OWN)) => send(Endpoint::Conn(ConnId(7)), b"lost", Gate::Now, out),
             Input::Unreachable(_) | Input::Closed(_) => {}
-            Input::RequestsEnd { .. } | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {
+            Input::RequestsEnd { .. }
+            | Input::Backlog { .. }
+            | Input::Durable(_)
+            | Input::LogsFlushed
+            | Input::UnixTime(_)
+            | Input::Tick => {
                 unreachable!("{input:?}")
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kasha_log::Buffers;
 use kasha_machine::Trash;
 use kasha_replication::{MetaError, Pace};
-use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
+use kasha_types::{BootId, ClusterId, CoreId, CorePort, Incarnation, limits};
 use kasha_wire::{Level, Levels};
 use kasha_witness::LoadError;
 
@@ -103,6 +103,8 @@ pub struct NodeOptions {
     /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half
     /// from now is no lease; one that has been over for a term, by the client's last word, is asked about.
     pub client_lease_millis: u64,
+    /// What the core counts of the node's Redis port, if the node has one: for whoever asks for the core's status.
+    pub port: Option<CorePort>,
     /// What benchmarks compare with.
     pub baseline: Baseline,
     /// Seed of this core's draws.
@@ -139,6 +141,7 @@ impl NodeOptions {
             flush_interval: Duration::from_millis(100),
             pace: Pace::default(),
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
+            port: None,
             baseline: Baseline::None,
             seed: 0,
         }

@@ -1,7 +1,8 @@
 //! Status: what a core tells of itself to whoever asks.
 
 use kasha_log::MemoryLeft;
-use kasha_types::{LogEnd, ShardId, Tick};
+use kasha_types::{CorePort, LogEnd, ShardId, Tick};
+use kasha_wire::Later;
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, TransactionsStatus, WitnessStatus,
 };
@@ -60,6 +61,7 @@ impl Node {
                     rejected: instance.witness.stats().rejected_total(),
                 })
                 .collect(),
+            port: Later::at(self.core.level, self.core.options.port.as_ref().map(CorePort::of_core)),
         }
     }
 }

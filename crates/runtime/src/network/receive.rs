@@ -129,6 +129,7 @@ impl Network {
             Cutting::Over => return true,
             Cutting::Requests(_) => connection.cutter = Cutting::Over,
         }
+        self.count_half(now, id);
         self.inbound.requests_end(now, id, RequestsEnd::HalfClosed, deliver);
         true
     }
@@ -168,7 +169,11 @@ impl Network {
             {
                 cutter.speak(version);
             }
+            let is_requester = connection.is_requester;
             connection.cutter = cutter;
+            if is_requester {
+                self.count_half(now, id);
+            }
         }
         match fed {
             Ok(Fed::Paused) => Left::More,

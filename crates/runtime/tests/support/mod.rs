@@ -87,6 +87,8 @@ impl Machine for Echo {
                 out.push(Effect::Send { to: Endpoint::Conn(from), head: text, tail: None, gate: Gate::Now });
                 out.push(Effect::Disconnect(Endpoint::Conn(from)));
             }
+            // It has told the connection what it asked for: what is not read stops the next question.
+            Input::Backlog { .. } => {}
             Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
         }
     }
@@ -135,7 +137,9 @@ impl Machine for Gated {
                 self.durable = to;
             }
             Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::UnixTime(_) | Input::Tick => {}
-            Input::Request { .. } | Input::RequestsEnd { .. } => unreachable!("it listens for frames"),
+            Input::Request { .. } | Input::RequestsEnd { .. } | Input::Backlog { .. } => {
+                unreachable!("it listens for frames")
+            }
         }
     }
     fn end_turn(&mut self, _: Tick, out: &mut Effects) {

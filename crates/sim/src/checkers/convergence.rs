@@ -178,7 +178,8 @@ mod tests {
         fn status(&self) -> Option<CoreStatus> {
             let (core, incarnation) = (CoreId { node: NodeId(1), core: 0 }, Incarnation(1));
             let (configuration, replicas) = (ConfigVersion(1), vec![self.0.clone()]);
-            Some(CoreStatus { core, incarnation, configuration, lease: true, replicas, witnesses: Vec::new() })
+            let (witnesses, port) = (Vec::new(), kasha_wire::Later::absent());
+            Some(CoreStatus { core, incarnation, configuration, lease: true, replicas, witnesses, port })
         }
     }
 

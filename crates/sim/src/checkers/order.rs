@@ -37,10 +37,13 @@ pub(crate) trait Step {
         true
     }
 
+    /// Whether an operation that changes nothing in some state, and has its result there, changes nothing in any other state in which it has this
+    /// result (or only makes the state more exact). The search lets such an operation come next wherever it can.
+    fn says_what_it_changes(&self) -> bool {
+        true
+    }
+
     /// The state after the operation; `None`: it cannot have its result here.
-    ///
-    /// If the result was told and the operation changes nothing in some state, it must change nothing in any other
-    /// state (or only make the state more exact). The search lets such an operation come next wherever it can.
     fn after(&self, state: &Self::State) -> Option<Self::State>;
 }
 
@@ -147,7 +150,7 @@ impl<S: Step> Search<'_, S> {
         // An operation whose result fits, that changes nothing and keeps no other one from coming can always come next.
         for &index in &candidates {
             let step = &self.steps[index];
-            let is_harmless = step.told_at().is_some() && bars & (1 << index) == 0;
+            let is_harmless = step.told_at().is_some() && step.says_what_it_changes() && bars & (1 << index) == 0;
             if is_harmless && step.after(state).as_ref() == Some(state) {
                 // It may be what unknown ones came for.
                 let is_reason = self.meets[index] & late != 0

@@ -50,6 +50,7 @@ impl Machine for Ear {
             Input::Frame { .. } | Input::Tick => {}
             Input::Request { .. }
             | Input::RequestsEnd { .. }
+            | Input::Backlog { .. }
             | Input::Closed(_)
             | Input::Durable(_)
             | Input::LogsFlushed

@@ -113,10 +113,13 @@ impl<'a> Run<'_, 'a> {
         };
         let seen = self.see(key);
         let mut string = self.string(&seen).into_owned();
-        let old = bit_at(&string, offset);
+        let (old, len) = (bit_at(&string, offset), string.len());
         reach(&mut string, offset + 1)?;
-        put_bit(&mut string, offset, bit);
-        self.put_made(key, seen, &string, seen.ends());
+        // What changes nothing is no change to who watches the key, as in Redis.
+        if string.len() > len || old != bit {
+            put_bit(&mut string, offset, bit);
+            self.put_made(key, seen, &string, seen.ends());
+        }
         self.reply_number(usize::from(old));
         Ok(())
     }

@@ -133,14 +133,16 @@ impl<'a> Run<'_, 'a> {
         let [key] = words.take_array().expect("its arity");
         let seen = self.see(key);
         let steps = parse(words)?;
-        let changes = steps.iter().any(|step| step.act != Act::Get);
-        if changes && only_reads {
+        if only_reads && steps.iter().any(|step| step.act != Act::Get) {
             return Err(CommandError::of("ERR BITFIELD_RO only supports the GET subcommand"));
         }
         let mut string = self.string(&seen).into_owned();
+        let len = string.len();
         for step in steps.iter().filter(|step| step.act != Act::Get) {
             reach(&mut string, step.offset + step.field.bits)?;
         }
+        // What changes nothing is no change to who watches the key, as in Redis.
+        let mut is_changed = string.len() > len;
         let mut replies = Vec::new();
         let mut out = ReplyWriter(&mut replies);
         out.item(Item::List(u32::try_from(steps.len()).expect("its limit")));
@@ -161,10 +163,11 @@ impl<'a> Run<'_, 'a> {
             };
             if let Some(new) = new {
                 field.put(&mut string, offset, new);
+                is_changed |= field.get(&string, offset) != old;
             }
             out.item(told.map_or(Item::Nil, |told| Item::Number(i64::try_from(told).expect("64 bits"))));
         }
-        if changes {
+        if is_changed {
             self.put_made(key, seen, &string, seen.ends());
         }
         self.draft.answer_bytes(&replies);

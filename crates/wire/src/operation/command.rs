@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use kasha_commands::{Class, Command as Name, CommandNumber, KeySpec, Row, TimeOfDay};
+use kasha_commands::{Class, CommandNumber, Frees, KeySpec, Row, TimeOfDay};
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX};
 
 use super::excess::Excess;
@@ -89,12 +89,10 @@ impl<'a> Command<'a> {
     /// Whether it can only give memory back: it deletes, or its time says that the value's is over.
     #[must_use]
     pub fn only_frees(&self) -> bool {
-        match self.row.command {
-            Name::Del | Name::FlushDb | Name::Unlink => true,
-            Name::Expire | Name::PExpire => {
-                self.words().nth(1).is_some_and(|time| number(time).is_some_and(|n| n <= 0))
-            }
-            _ => false,
+        match self.row.frees {
+            Frees::Never => false,
+            Frees::Always => true,
+            Frees::IfOver => self.words().nth(1).is_some_and(|time| number(time).is_some_and(|n| n <= 0)),
         }
     }
 

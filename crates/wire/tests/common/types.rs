@@ -171,7 +171,8 @@ structs! {
     Knowledge { configuration, clients_below, shards }
     ShardKnowledge { shard, promised, list, set }
     GcEntry { key, rpc }
-    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
+    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses, port }
+    PortUse { connections, accepted, refused, commands, bytes_in, bytes_out }
     ReplicaStatus { shard, epoch, primary, complete, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, repeats_suppressed, refusals, syncs }
@@ -462,7 +463,7 @@ macro_rules! every_type {
             AttachId, ListVersion, MemberId, ViewNumber, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, UnixMillis, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, GroupMember, Configuration,
-            Placement, TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
+            Placement, TableCommand, TableOutcome, AdminOrder, AdminOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus, PortUse,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
