@@ -160,6 +160,15 @@ fn put_together(doing: &Doing<'_>, said: &mut [Asked], watched: &[Watched]) -> R
     Ok((together, moves))
 }
 
+/// What must not be (R10.6): each command is an operation of its own.
+fn one_by_one(doing: &mut Doing<'_>, connection: &mut Connection, is_answered: Option<bool>) -> Begun {
+    let requests = connection.queued.take().expect("the caller looked").requests;
+    doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
+    let begins_anew = |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
+    requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
+    Begun::Answered(is_answered)
+}
+
 /// **R10.6** All commands are one operation, under an operation key or none. Watched keys are checked before them.
 pub(super) fn execute(
     doing: &mut Doing<'_>,
@@ -174,12 +183,7 @@ pub(super) fn execute(
         return doing.reply(Item::Error("EXECABORT Transaction discarded because of previous errors."));
     }
     if planted::is_on(Bug::MultiSplit) && connection.watched.is_empty() {
-        let requests = connection.queued.take().expect("looked at").requests;
-        doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
-        let begins_anew =
-            |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
-        requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
-        return Begun::Answered(is_answered);
+        return one_by_one(doing, connection, is_answered);
     }
     if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
         return Begun::Blocked(Blocked::Tables);
