@@ -20,7 +20,8 @@ use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Colocated, Effects, Fronted};
 use kasha_node::{Node, NodeOptions};
 use kasha_runtime::{
-    ClusterCell, EventLoop, Framing, Identity, Listener, LoopOptions, Serve, boot_id, listen, random_u64, spawn_loop,
+    ClusterCell, EventLoop, Framing, Identity, Listener, ListeningSocket, LoopOptions, Serve, boot_id, listen,
+    random_u64, spawn_loop,
 };
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
 
@@ -48,7 +49,7 @@ fn main() -> Result<()> {
     }
     let (socket, at) = listen(at)?;
     kasha_runtime::say!("the Redis protocol at {at}: redis-cli -h {} -p {}", at.ip(), at.port());
-    let requests = Listener { socket, framing: Framing::Requests };
+    let requests = Listener { socket: ListeningSocket::Tcp(socket), framing: Framing::Requests };
     if with_node { beside_node(requests) } else { alone(requests, seeds) }
 }
 

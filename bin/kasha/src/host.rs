@@ -456,12 +456,7 @@ impl RunningNode {
         let loop_options = LoopOptions {
             name: format!("{core}"),
             listen: vec![listener.into()],
-            identity: Identity {
-                cluster: ClusterCell::new(cluster),
-                core: Some(core),
-                incarnation,
-                versions: WireVersions::OURS,
-            },
+            identity: identity(cluster, core, incarnation),
             spin: spec.spin,
             data_dir: Some(self.folder().core(index)),
             link_delay: spec.injected.link_delay,
@@ -480,7 +475,7 @@ impl RunningNode {
             return self.spawn(name, make, TellLease::new(asked, tells), ended);
         };
         let mut loop_options = loop_options;
-        loop_options.listen.push(port.listener()?);
+        loop_options.listen.extend(port.listeners()?);
         loop_options.limits = loop_options.limits.with_requesters();
         let requesters = loop_options.limits.requesters * self.cores;
         let of_front = RedisOptions { clients_max: requesters, ..port.options(index.into()) };
@@ -527,6 +522,11 @@ impl RunningNode {
         }
         Ok(())
     }
+}
+
+/// What the loop of a core tells its peers about itself.
+fn identity(cluster: ClusterId, core: CoreId, incarnation: Incarnation) -> Identity {
+    Identity { cluster: ClusterCell::new(cluster), core: Some(core), incarnation, versions: WireVersions::OURS }
 }
 
 /// Where other members of the coordinator's group may be, by what this process was started with.

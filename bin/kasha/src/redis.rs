@@ -1,6 +1,8 @@
 //! The Redis protocol: the front that serves it, in a process of its own (`kasha proxy`) or in the cores of a node as one machine (REDIS 1).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +13,9 @@ use kasha_gateway::limits::{CANCEL_GRACE, COMMAND_DEADLINE};
 use kasha_gateway::{RedisFront, RedisOptions};
 use kasha_machine::{Colocated, Effects, Fronted};
 use kasha_node::Node;
-use kasha_runtime::{Application, Control, Framing, Listener, random_u64};
+use kasha_runtime::{
+    Application, Control, Framing, Listener, ListeningSocket, LocalSocketFile, listen_at_path, random_u64,
+};
 use kasha_types::{CoreId, CorePort, Tick};
 use kasha_wire::message::Placement;
 
@@ -40,9 +44,56 @@ pub fn front(seeds: Seeds, beside: Option<CoreId>, options: RedisOptions, now: T
     Fronted::new(RedisFront::new(options), Session::new(of_session, now, out))
 }
 
-/// The port of a node: all its cores accept there.
+/// Where a proxy speaks the Redis protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisPlace {
+    At(SocketAddr),
+    /// A socket that is a file, for programs on this machine.
+    File(PathBuf),
+}
+
+impl RedisPlace {
+    /// Reads `ip:port`, or `unix:/path`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err(format!("{text:?} names no file: write unix:/path (K0403)")),
+            Some(path) => Ok(Self::File(path.into())),
+            None => text
+                .parse()
+                .map(Self::At)
+                .map_err(|_| format!("{text:?} is no place: write ip:port, or unix:/path (K0403)")),
+        }
+    }
+
+    /// Listens there. Says which port that is.
+    fn listen(&self) -> Result<(ListeningSocket, Self, Option<LocalSocketFile>)> {
+        Ok(match self {
+            Self::At(address) => {
+                let (socket, address) = kasha_runtime::listen(*address)?;
+                (ListeningSocket::Tcp(socket), Self::At(address), None)
+            }
+            Self::File(path) => {
+                let (socket, file) = listen_at_path(path)?;
+                (ListeningSocket::Local(socket), self.clone(), Some(file))
+            }
+        })
+    }
+}
+
+impl fmt::Display for RedisPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(address) => address.fmt(f),
+            Self::File(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The port of a node: all its cores accept there. Or that of a proxy, which may have several.
 pub struct Port {
-    socket: TcpListener,
+    sockets: Vec<ListeningSocket>,
+    /// They are removed at the end.
+    _files: Vec<LocalSocketFile>,
     options: RedisOptions,
     /// Where each of the cores counts.
     counted: Vec<CorePort>,
@@ -56,7 +107,28 @@ impl Port {
     pub fn listen(spec: &PortSpec, cores: usize) -> Result<(Self, SocketAddr)> {
         let (socket, address) = kasha_runtime::listen(spec.address)?;
         let options = RedisOptions { port: address.port(), ..spec.options.clone() };
-        Ok((Self { socket, options, counted: CorePort::of_cores(cores) }, address))
+        let sockets = vec![ListeningSocket::Tcp(socket)];
+        Ok((Self { sockets, _files: Vec::new(), options, counted: CorePort::of_cores(cores) }, address))
+    }
+
+    /// Takes all these places, for one core. Says where they are: port 0 has become the port that was taken.
+    ///
+    /// # Errors
+    /// If one of them cannot be had.
+    pub fn listen_at(places: &[RedisPlace], options: RedisOptions) -> Result<(Self, Vec<RedisPlace>)> {
+        let (mut sockets, mut files, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+        for place in places {
+            let (socket, at, file) = place.listen()?;
+            sockets.push(socket);
+            taken.push(at);
+            files.extend(file);
+        }
+        let ports = taken.iter().filter_map(|place| match place {
+            RedisPlace::At(address) => Some(address.port()),
+            RedisPlace::File(_) => None,
+        });
+        let options = RedisOptions { port: ports.min().unwrap_or(0), ..options };
+        Ok((Self { sockets, _files: files, options, counted: CorePort::of_cores(1) }, taken))
     }
 
     /// Where this core counts.
@@ -70,8 +142,9 @@ impl Port {
     }
 
     /// For one of the cores.
-    pub fn listener(&self) -> Result<Listener> {
-        Ok(Listener { socket: self.socket.try_clone()?, framing: Framing::Requests })
+    pub fn listeners(&self) -> Result<Vec<Listener>> {
+        let clones = self.sockets.iter().map(ListeningSocket::try_clone);
+        clones.map(|socket| Ok(Listener { socket: socket?, framing: Framing::Requests })).collect()
     }
 }
 
@@ -152,5 +225,20 @@ impl Application<Core> for TellBoth {
 
     fn next_wake(&self) -> Option<Tick> {
         self.looks_again.into_iter().chain(Application::<Node>::next_wake(&self.node)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_an_address_or_a_file() {
+        for text in ["127.0.0.1:6379", "[::1]:1", "unix:/run/kasha.sock", "unix:socket"] {
+            assert_eq!(RedisPlace::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["", "6379", "localhost:6379", "unix:", "/run/kasha.sock", "off"] {
+            assert!(RedisPlace::parse(wrong).unwrap_err().contains("K0403"), "{wrong}");
+        }
     }
 }

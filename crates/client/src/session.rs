@@ -105,6 +105,8 @@ pub struct Session {
     snapshots: Snapshots,
     contention: contention::Contention,
     silence: Silence,
+    /// Since when nobody has said anything, although a connection has ended or an attempt has waited in vain.
+    unheard: Option<Tick>,
     spare: Vec<Vec<u8>>,
     /// Cancellations of calls that have ended, and for whom: nobody comes when it is their turn.
     farewells: Vec<(CoreId, Vec<u8>)>,
@@ -142,6 +144,7 @@ impl Session {
             snapshots: Snapshots::default(),
             contention: contention::Contention::default(),
             silence: Silence::default(),
+            unheard: None,
             kept: Kept::default(),
             spare: Vec::new(),
             farewells: Vec::new(),
@@ -184,6 +187,13 @@ impl Session {
     #[must_use]
     pub fn members_without_leader(&self) -> Option<Vec<SocketAddr>> {
         self.cluster.members_without_leader()
+    }
+
+    /// Since when nobody of the cluster has said anything: from when a connection has ended, or something was asked in vain. It proves nothing
+    /// unless somebody is asked who must answer.
+    #[must_use]
+    pub fn unheard_since(&self) -> Option<Tick> {
+        self.unheard
     }
 
     /// The newest configuration seen.

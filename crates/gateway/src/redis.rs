@@ -67,6 +67,8 @@ enum Owner {
     Table(u8),
     /// It tells which tables there are, for the first request of a connection.
     Tables(ConnId),
+    /// It looks for a cluster that was silent.
+    Search,
 }
 
 /// The front.
@@ -89,8 +91,6 @@ pub struct RedisFront {
     /// The cost of the requests of all connections that wait.
     bytes: usize,
     counts: Counts,
-    /// Times that requests were begun: what a connection may be told in one is bounded.
-    round: u64,
     /// No more requests are taken.
     is_ending: bool,
     /// A reply while it is written, in the form without a protocol.
@@ -141,10 +141,31 @@ impl RedisFront {
         }
     }
 
+    /// What keeps the requests from being executed, for people, as INFO tells it. `None`: nothing, as far as is known.
+    #[must_use]
+    pub fn waits_for(&self, session: &Session) -> Option<String> {
+        local::waits_for(session, self.counts.is_silent)
+    }
+
+    /// Its host has found that nobody of the cluster answers. From then on the host is to call this again and again: that one process answers
+    /// again proves little, so that the silence ends when a leader of the coordinator's group has told the configuration, or something was executed.
+    pub fn search_silent_cluster(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        self.counts.is_silent = true;
+        if !self.calls.values().any(|owner| *owner == Owner::Search) {
+            self.calls.insert(session.refresh(now, out), Owner::Search);
+        }
+    }
+
+    /// Whether nobody of the cluster answers.
+    #[must_use]
+    pub fn is_cluster_silent(&self) -> bool {
+        self.counts.is_silent
+    }
+
     /// Whether nothing is outstanding.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        let is_no_command = |owner: &Owner| matches!(owner, Owner::Table(_) | Owner::Tables(_));
+        let is_no_command = |owner: &Owner| matches!(owner, Owner::Table(_) | Owner::Tables(_) | Owner::Search);
         self.gathered.is_empty() && self.paused.is_empty() && self.calls.values().all(is_no_command)
     }
 
@@ -157,13 +178,13 @@ impl RedisFront {
 
     /// Goes through the requests that wait until one has to be waited for.
     fn go_on(&mut self, now: Tick, conn: ConnId, session: &mut Session, out: &mut Effects) {
-        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, .. } = self;
         let clients = connections.len();
         let Some(connection) = connections.get_mut(&conn) else { return };
         let before = connection.bytes;
         while connection.outstanding.is_none()
             && connection.blocked.is_none()
-            && connection.may_be_told_more(*round)
+            && connection.may_be_told_more(counts.round)
             && out.mark() < TURN_BYTES_MAX
             && let Some(mut request) = connection.take_request()
         {
@@ -180,14 +201,13 @@ impl RedisFront {
                     let is_answered = decided.or(request.is_answered).unwrap_or_else(|| connection.is_answered());
                     counts.commands += 1;
                     if is_answered {
-                        let said = counts.say(conn, connection.protocol, scratch, out);
-                        connection.note_said(*round, said);
+                        connection.tell(conn, scratch, counts, out);
                     }
                 }
                 Begun::Ended => {
                     counts.commands += 1;
                     if connection.is_answered() {
-                        counts.say(conn, connection.protocol, scratch, out);
+                        connection.tell(conn, scratch, counts, out);
                     }
                     connection.forget_requests();
                     connection.hearing = Hearing::UntilAnswered(None);
@@ -223,13 +243,14 @@ impl RedisFront {
             }
         }
         self.bytes = self.bytes + connection.bytes - before;
-        self.after_requests(conn, out);
+        self.end_or_wait(conn, out);
     }
 
-    /// No request can be begun now: more may be read, or the connection is over.
-    fn after_requests(&mut self, conn: ConnId, out: &mut Effects) {
-        let Self { connections, scratch, counts, .. } = self;
-        let Some(connection) = connections.get_mut(&conn) else { return };
+    /// What comes of a connection of which nothing more begins now. It goes on in the next round if it was told enough in this one; it ends if it has
+    /// said that it does, and nothing is left to do for it.
+    fn end_or_wait(&mut self, conn: ConnId, out: &mut Effects) {
+        let Self { connections, counts, scratch, ready, .. } = self;
+        let connection = connections.get_mut(&conn).expect("the caller has it");
         if connection.is_unheard && connection.may_have_more() {
             connection.is_unheard = false;
             out.push(Effect::Hear { from: conn, more: true });
@@ -239,15 +260,15 @@ impl RedisFront {
         }
         if !connection.requests.is_empty() {
             if !connection.is_stuffed {
-                self.ready.push(conn);
+                ready.push(conn);
             }
             return;
         }
-        if let Hearing::UntilAnswered(why) = &connection.hearing {
-            if let Some(why) = why {
+        if let Hearing::UntilAnswered(why) = &mut connection.hearing {
+            if let Some(why) = why.take() {
                 scratch.clear();
-                ReplyWriter(scratch).item(Item::Error(why));
-                counts.say(conn, connection.protocol, scratch, out);
+                ReplyWriter(scratch).item(Item::Error(&why));
+                connection.tell(conn, scratch, counts, out);
             }
             out.push(Effect::Disconnect(Endpoint::Conn(conn)));
             connection.hearing = Hearing::Over;
@@ -282,7 +303,7 @@ impl RedisFront {
             if request.is_answered.unwrap_or_else(|| connection.is_answered()) {
                 self.scratch.clear();
                 ReplyWriter(&mut self.scratch).item(Item::Error(text));
-                self.counts.say(conn, connection.protocol, &self.scratch, out);
+                connection.tell(conn, &self.scratch, &mut self.counts, out);
             }
             connection.refused_before_it_began(&request);
             connection.tables = TablesAsked::No;
@@ -305,7 +326,11 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
+        let is_told =
+            matches!(completion, Completion::Executed { .. } | Completion::Read { .. } | Completion::Refreshed);
+        self.counts.is_silent &= !is_told;
         match self.calls.remove(&call) {
+            Some(Owner::Search) => {}
             // Its connection is gone. What it may change is in the way of others until it ends (R10.18).
             None => {
                 let is_open = matches!(completion, Completion::Unknown(_)) && session.resolve(call).is_none();
@@ -357,7 +382,7 @@ impl RedisFront {
         session: &mut Session,
         out: &mut Effects,
     ) {
-        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, round, .. } = self;
+        let Self { options, connections, calls, gathered, run_memory, unknown, scratch, counts, .. } = self;
         let clients = connections.len();
         let connection = connections.get_mut(&conn).expect("who is gone has no calls");
         let Some(Outstanding::Call { mut expected, is_answered, touched, .. }) = connection.outstanding.take() else {
@@ -401,8 +426,7 @@ impl RedisFront {
         connection.on_reply(scratch);
         counts.commands += 1;
         if is_answered {
-            let said = counts.say(conn, connection.protocol, scratch, out);
-            connection.note_said(*round, said);
+            connection.tell(conn, scratch, counts, out);
         }
         self.go_on(now, conn, session, out);
     }
@@ -431,8 +455,7 @@ impl RedisFront {
                 connection.on_reply(&reply);
                 self.counts.commands += 1;
                 if is_answered {
-                    let said = self.counts.say(conn, connection.protocol, &reply, out);
-                    connection.note_said(self.round, said);
+                    connection.tell(conn, &reply, &mut self.counts, out);
                 }
                 self.go_on(now, conn, session, out);
             }
@@ -486,7 +509,7 @@ impl RedisFront {
         let mut parts = each_part(result.as_ref().copied().unwrap_or_default());
         let mut is_first_left = true;
         for &Share { conn, commands } in &batch.shares {
-            let Self { connections, bytes, scratch, counts, round, .. } = self;
+            let Self { connections, bytes, scratch, counts, .. } = self;
             let Some(connection) = connections.get_mut(&conn) else {
                 // R10.5: its commands have run, and nobody is told.
                 parts.by_ref().take(commands).for_each(drop);
@@ -513,8 +536,7 @@ impl RedisFront {
                 requests.pop_front();
                 counts.commands += 1;
             }
-            let said = counts.say(conn, connection.protocol, scratch, out);
-            connection.note_said(*round, said);
+            connection.tell(conn, scratch, counts, out);
             let before = connection.bytes;
             let is_failed = result.is_err();
             for request in &mut requests {
@@ -558,8 +580,8 @@ impl Front<Session> for RedisFront {
             if words.next() == Some(b"PING") && words.next().is_none() {
                 let mut reply = Vec::new();
                 ReplyWriter(&mut reply).item(Item::Word("PONG"));
-                let protocol = connection.protocol;
-                self.counts.say(from, protocol, &reply, out);
+                let connection = self.connections.get_mut(&from).expect("it was looked at");
+                connection.tell(from, &reply, &mut self.counts, out);
                 return;
             }
         }
@@ -585,7 +607,7 @@ impl Front<Session> for RedisFront {
     }
 
     fn begin(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
-        self.round += 1;
+        self.counts.round += 1;
         for conn in std::mem::take(&mut self.ready) {
             self.go_on(now, conn, session, out);
         }
@@ -639,7 +661,7 @@ impl Front<Session> for RedisFront {
             Some(Outstanding::Gathered(requests)) => {
                 let its = |owner: &Owner| match owner {
                     Owner::Batch(batch) => batch.shares.iter().any(|share| share.conn == conn).then_some(batch.table),
-                    Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) => None,
+                    Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) | Owner::Search => None,
                 };
                 if let Some((call, table)) = self.calls.iter().find_map(|(call, owner)| Some((*call, its(owner)?))) {
                     let keys = keys_of(table, requests.iter().filter(|request| changes(request)));
@@ -718,7 +740,7 @@ impl Front<Session> for RedisFront {
         assert_eq!((calls, self.paused.len()), (waiting, pausing), "a call and a pause have their connection");
         let of_batches = self.calls.values().filter_map(|owner| match owner {
             Owner::Batch(batch) => Some(&batch.shares),
-            Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) => None,
+            Owner::Connection(_) | Owner::Table(_) | Owner::Tables(_) | Owner::Search => None,
         });
         let mut told: Vec<_> = of_batches.flatten().map(|share| (share.conn, share.commands)).collect();
         told.extend(self.gathered.shares().map(|share| (share.conn, share.commands)));

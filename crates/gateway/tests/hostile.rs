@@ -176,3 +176,54 @@ fn what_a_port_does_is_counted_and_info_tells_the_same() {
     let bytes_in = asked + bytes_of(&[&["INFO", "stats"], &["INFO", "clients"]]) + 1000;
     assert!(info.contains(&format!("total_net_input_bytes:{bytes_in}")), "{bytes_in}: {info}");
 }
+
+/// Each is told Redis' own error, or one that names the command, and the connection goes on.
+#[test]
+fn bad_requests_are_told_so_and_leave_the_connection_in_order() {
+    let cases: [(&[u8], &str); 13] = [
+        (b"HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n"),
+        (b"HELLO three\r\n", "-ERR Protocol version is not an integer or out of range\r\n"),
+        (
+            b"AUTH wrong\r\nAUTH default wrong\r\n",
+            "-ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?\r\n+OK\r\n",
+        ),
+        (b"SUBSCRIBE channel\r\n", "-ERR 'subscribe' is a command of Redis that Kasha does not know yet\r\n"),
+        (b"BLPOP list 0\r\n", "-ERR 'blpop' is a command of Redis that Kasha does not know yet\r\n"),
+        (b"EVAL x 0\r\n", "-ERR 'eval' is a command of Redis that Kasha does not know yet\r\n"),
+        (b"CLUSTER SLOTS\r\n", "-ERR This instance has cluster support disabled\r\n"),
+        (b"CLUSTER\r\n", "-ERR wrong number of arguments for 'cluster' command\r\n"),
+        (b"MSET a\r\n", "-ERR wrong number of arguments for 'mset' command\r\n"),
+        (b"SELECT 16\r\n", "-ERR DB index is out of range\r\n"),
+        (b"EXEC\r\nDISCARD\r\n", "-ERR EXEC without MULTI\r\n-ERR DISCARD without MULTI\r\n"),
+        (
+            b"MULTI\r\nMULTI\r\nWATCH k\r\nDISCARD\r\n",
+            "+OK\r\n-ERR MULTI calls can not be nested\r\n-ERR WATCH inside MULTI is not allowed\r\n+OK\r\n",
+        ),
+        (
+            b"MULTI\r\nSUBSCRIBE channel\r\nEXEC\r\n",
+            "+OK\r\n-ERR 'subscribe' is a command of Redis that Kasha does not know yet\r\n-EXECABORT Transaction discarded because of previous errors.\r\n",
+        ),
+    ];
+    let mut world = World::new();
+    for (number, (request, told)) in (1u64..).zip(cases) {
+        world.send(ConnId(number), request);
+        world.send(ConnId(number), b"PING\r\n");
+        assert_eq!(world.said_to(ConnId(number)), [told, "+PONG\r\n"].concat(), "{}", request.escape_ascii());
+    }
+    assert!(world.closed.is_empty());
+    // A million empty requests are none.
+    world.send(B, &[&b"*0\r\n".repeat(1_000_000)[..], b"*-1\r\nPING\r\n"].concat());
+    assert!(world.said_to(B).ends_with("+PONG\r\n+PONG\r\n"), "{}", world.said_to(B));
+    // These end it, behind what was said before.
+    let ends: [(&[u8], &str); 4] = [
+        (b"MULTI\r\nSET k v\r\nQUIT\r\nPING\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n"),
+        (b"PING\r\n*1\r\n$-2\r\n", "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*2\r\n$3\r\nGET\r\n$537919488\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1048577\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+    ];
+    for (number, (request, told)) in (101u64..).zip(ends) {
+        world.send(ConnId(number), request);
+        assert_eq!(world.said_to(ConnId(number)), told, "{}", request.escape_ascii());
+        assert!(world.closed.contains(&ConnId(number)));
+    }
+}

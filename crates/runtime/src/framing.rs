@@ -1,6 +1,7 @@
 //! The framing of a listener's connections: what their bytes are cut into.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use kasha_wire::cutter::Cutter;
 use kasha_wire::requests::RequestCutter;
@@ -15,11 +16,33 @@ pub enum Framing {
     Requests,
 }
 
+/// A socket that listens.
+#[derive(Debug)]
+pub enum ListeningSocket {
+    /// At an address; see [`crate::listen`].
+    Tcp(TcpListener),
+    /// At a path; see [`crate::listen_at_path`].
+    Local(UnixListener),
+}
+
+impl ListeningSocket {
+    /// The same socket, for another loop.
+    ///
+    /// # Errors
+    /// If the process has no more descriptors.
+    pub fn try_clone(&self) -> std::io::Result<Self> {
+        match self {
+            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
+            Self::Local(socket) => socket.try_clone().map(Self::Local),
+        }
+    }
+}
+
 /// A socket on which a loop accepts connections, and how these are cut.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket; see [`crate::listen`].
-    pub socket: TcpListener,
+    /// The socket.
+    pub socket: ListeningSocket,
     /// The framing of its connections.
     pub framing: Framing,
 }
@@ -27,7 +50,7 @@ pub struct Listener {
 impl From<TcpListener> for Listener {
     /// A listener for Kasha's frames.
     fn from(socket: TcpListener) -> Self {
-        Self { socket, framing: Framing::Frames }
+        Self { socket: ListeningSocket::Tcp(socket), framing: Framing::Frames }
     }
 }
 

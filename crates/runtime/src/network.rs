@@ -3,6 +3,7 @@
 //! Every socket is registered once, edge triggered, for both directions. What may still be read without another event
 //! stands in `ready`; what has output stands in `dirty`, and is written once at the end of the turn.
 
+mod accepting;
 mod peers;
 mod receive;
 mod requesters;
@@ -19,7 +20,7 @@ use kasha_machine::Endpoint;
 use kasha_types::{ConnId, CorePort, Tick};
 use kasha_wire::{WIRE_VERSION, message, plain};
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustix::net::{self, sockopt};
 
@@ -35,6 +36,7 @@ use crate::names::Asked;
 use crate::options::Identity;
 use crate::stats::NetworkStats;
 use crate::turns::Turns;
+use accepting::Acceptor;
 use peers::Peer;
 use requesters::Requesters;
 use strangers::{Speech, Strangers};
@@ -82,7 +84,7 @@ fn bind(address: SocketAddr) -> rustix::io::Result<std::net::TcpListener> {
 #[derive(Debug)]
 pub(crate) struct Network {
     registry: Registry,
-    listeners: Vec<(TcpListener, Framing)>,
+    listeners: Vec<(Acceptor, Framing)>,
     /// Whose turn it is, so that none starves another.
     next_listener: usize,
     accept_ready: bool,
@@ -130,10 +132,7 @@ impl Network {
     ) -> io::Result<Self> {
         let mut listeners = Vec::new();
         for Listener { socket, framing } in listen {
-            socket.set_nonblocking(true)?;
-            let mut socket = TcpListener::from_std(socket);
-            registry.register(&mut socket, LISTENER, Interest::READABLE)?;
-            listeners.push((socket, framing));
+            listeners.push((Acceptor::new(socket, &registry)?, framing));
         }
         Ok(Self {
             registry,
@@ -222,7 +221,7 @@ impl Network {
             let attempt = listener.accept();
             idle = idle_behind(idle, &attempt);
             match attempt {
-                Ok((stream, from)) => self.accept_one(now, stream, from, framing),
+                Ok(stream) => self.accept_one(now, stream, framing),
                 Err(_) if idle == self.listeners.len() => {
                     self.accept_ready = false;
                     return;
@@ -243,7 +242,7 @@ impl Network {
         self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled))
     }
 
-    fn accept_one(&mut self, now: Tick, mut stream: TcpStream, from: SocketAddr, framing: Framing) {
+    fn accept_one(&mut self, now: Tick, mut stream: TcpStream, framing: Framing) {
         self.stats.accepted += 1;
         if framing == Framing::Requests && self.requesters.open >= self.limits.requesters {
             self.stats.refused += 1;
@@ -256,7 +255,7 @@ impl Network {
         }
         let limit = self.accepted_max();
         let Some(id) = self.insert(now, stream, Role::Accepted, framing) else { return };
-        tracing::debug!(%id, %from, "accepted");
+        tracing::debug!(%id, "accepted");
         if self.accepted > limit {
             self.stats.refused += 1;
             let reason = match self.limits.has_descriptors {

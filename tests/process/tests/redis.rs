@@ -3,6 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use kasha_process_tests::cluster::Cluster;
@@ -367,4 +369,67 @@ fn ten_thousand_replies_that_nobody_reads_wait_for_whoever_reads_them() {
     }
     proxy.stop(Signal::TERM);
     cluster.is_unharmed();
+}
+
+#[test]
+fn a_proxy_says_once_that_its_cluster_is_away_and_once_that_it_is_back() {
+    let mut cluster = Cluster::start("redis-away", "500ms", 3);
+    let (mut proxy, port) = proxy(&cluster);
+    let mut program = Program::connect(port);
+    assert_eq!(program.ask("INCR visits"), ":1");
+    (1..=3).for_each(|node| cluster.kill(node));
+    proxy.wait_until_it_says("commands wait for the cluster, of which nobody answers");
+    for _ in 0..4 {
+        let told = program.ask("INCR visits");
+        assert!(told.starts_with("-TRYAGAIN ") || told.starts_with("-UNKNOWN "), "{told}");
+    }
+    program.send(&["INFO cluster"]);
+    let told: Vec<_> = (0..5).map(|_| program.hear()).collect();
+    assert!(told.iter().any(|line| line == "kasha_waits_for:the cluster, of which nobody answers"), "{told:?}");
+    cluster.start_all();
+    cluster.wait_until_healthy();
+    proxy.wait_until_it_says("commands are executed again, after ");
+    let counted: u64 = program.ask_until_told("INCR visits")[1..].parse().unwrap();
+    assert!((2..=6).contains(&counted), "{counted}");
+    program.send(&["INFO cluster"]);
+    let told: Vec<_> = (0..5).map(|_| program.hear()).collect();
+    assert!(told.iter().any(|line| line == "kasha_waits_for:nothing"), "{told:?}");
+    let said = proxy.said();
+    for line in ["commands wait for", "commands are executed again"] {
+        assert_eq!(said.matches(line).count(), 1, "{said}");
+    }
+    proxy.stop(Signal::TERM);
+    cluster.is_unharmed();
+}
+
+#[test]
+fn a_proxy_listens_at_a_file_and_takes_that_of_a_dead_one() {
+    let cluster = Cluster::start("redis-file", "500ms", 3);
+    let path = cluster.folder().join("socket");
+    let at = local(free_ports(1)).to_string();
+    let spawn = |redis: &str| command(&["proxy", "--address", &cluster.addresses().join(","), "--redis", redis]);
+    let both = format!("unix:{},{at}", path.display());
+    let ask = |line: &str| {
+        let mut program = UnixStream::connect(&path).unwrap();
+        program.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut told = String::new();
+        BufReader::new(program).read_line(&mut told).unwrap();
+        told.trim_end().to_owned()
+    };
+    let mut first = Process::spawn(spawn(&both));
+    first.wait_until_it_says("the Redis protocol at unix:");
+    assert_eq!(ask("INCR visits"), ":1");
+    assert_eq!(std::fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut program = Program::connect(at.rsplit_once(':').unwrap().1.parse().unwrap());
+    assert_eq!(program.ask("INCR visits"), ":2", "at the address, too");
+    let (status, said) = Process::spawn(spawn(&format!("unix:{}", path.display()))).wait();
+    assert!(!status.success() && said.contains("another process listens there") && said.contains("K0201"), "{said}");
+    assert_eq!(ask("INCR visits"), ":3");
+    first.kill();
+    assert!(path.exists(), "nobody has removed it");
+    let mut second = Process::spawn(spawn(&format!("unix:{}", path.display())));
+    second.wait_until_it_says("the Redis protocol at unix:");
+    assert_eq!(ask("INCR visits"), ":4");
+    second.stop(Signal::TERM);
+    assert!(!path.exists(), "it is removed at the end");
 }

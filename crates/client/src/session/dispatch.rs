@@ -12,6 +12,7 @@ use super::{CoreAnswer, Session};
 
 impl Session {
     pub(super) fn on_frame(&mut self, from: Endpoint, kind: u8, payload: &[u8], now: Tick, out: &mut Effects) {
+        self.unheard = None;
         if let Endpoint::Core(core) = from
             && self.silence.is_any_absent()
         {
@@ -74,6 +75,7 @@ impl Session {
     }
 
     pub(super) fn on_unreachable(&mut self, endpoint: Endpoint, now: Tick, out: &mut Effects) {
+        self.unheard.get_or_insert(now);
         match endpoint {
             Endpoint::Core(core) => {
                 self.cluster.want_configuration();

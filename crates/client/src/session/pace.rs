@@ -164,6 +164,7 @@ impl Session {
             primaries.iter().for_each(|&core| self.silence.note_timeout(core, self.options.attempt_timeout, now));
         }
         self.stats.timeouts += 1;
+        self.unheard.get_or_insert(now);
         let call = &mut self.calls[slot];
         call.silent += 1;
         call.refused = 0;

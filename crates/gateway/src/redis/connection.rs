@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 
 use kasha_client::session::CallId;
 use kasha_commands::{Command as Name, Item, Items, Once, find};
-use kasha_types::Tick;
+use kasha_machine::Effects;
+use kasha_types::{ConnId, Tick};
 
 use super::calls::Expected;
+use super::counts::Counts;
 use super::moving::Moving;
 use super::unknown::{Touched, Watched};
 use crate::limits::{REQUEST_COST, ROUND_REPLIES_MAX, WAITING_BYTES_MAX, WAITING_REQUESTS_MAX};
@@ -212,10 +214,14 @@ impl Connection {
         !self.is_stuffed && (self.said.0 != round || self.said.1 < ROUND_REPLIES_MAX)
     }
 
-    /// It was told so many bytes.
-    pub fn note_said(&mut self, round: u64, bytes: usize) {
-        let before = if self.said.0 == round { self.said.1 } else { 0 };
-        self.said = (round, before + bytes);
+    /// Tells it this.
+    pub fn tell(&mut self, conn: ConnId, replies: &[u8], counts: &mut Counts, out: &mut Effects) {
+        if replies.is_empty() {
+            return;
+        }
+        let bytes = counts.say(conn, self.protocol, replies, out);
+        let before = if self.said.0 == counts.round { self.said.1 } else { 0 };
+        self.said = (counts.round, before + bytes);
     }
 
     /// So much waits that no more is to be read.

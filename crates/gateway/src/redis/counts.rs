@@ -16,14 +16,15 @@ pub struct Counts {
     pub bytes_in: u64,
     /// Bytes of replies.
     pub bytes_out: u64,
+    /// Times that requests were begun: what a connection is told in one has a bound.
+    pub round: u64,
+    /// Nobody of the cluster answers, as its host has found.
+    pub is_silent: bool,
 }
 
 impl Counts {
     /// Says this to a connection. Returns how many bytes that is.
     pub fn say(&mut self, to: ConnId, protocol: Protocol, replies: &[u8], out: &mut Effects) -> usize {
-        if replies.is_empty() {
-            return 0;
-        }
         let mark = out.mark();
         resp::write(replies, protocol, out.arena());
         let bytes = out.mark() - mark;

@@ -37,13 +37,21 @@ impl Known<'_> {
 
     /// What keeps requests from being executed, for people. `None`: nothing, as far as the session knows.
     pub fn waits_for(&self) -> Option<String> {
-        let Some(configuration) = self.session.configuration() else {
-            return Some("the cluster, which has not answered yet".to_owned());
-        };
-        let mut away = configuration.shards.iter().filter(|shard| shard.phase != ShardPhase::Serving);
-        let first = away.next()?;
-        Some(format!("{} and {} more shards, which have no primary now", first.shard, away.count()))
+        waits_for(self.session, self.counts.is_silent)
     }
+}
+
+/// What keeps requests of a session from being executed, for people.
+pub fn waits_for(session: &Session, is_silent: bool) -> Option<String> {
+    let Some(configuration) = session.configuration() else {
+        return Some("the cluster, which has not answered yet".to_owned());
+    };
+    if is_silent {
+        return Some("the cluster, of which nobody answers".to_owned());
+    }
+    let mut away = configuration.shards.iter().filter(|shard| shard.phase != ShardPhase::Serving);
+    let first = away.next()?;
+    Some(format!("{} and {} more shards, which have no primary now", first.shard, away.count()))
 }
 
 /// The reply to a command of one or more words whose arity is right.
@@ -90,6 +98,10 @@ pub fn answer(row: &Row, words: &[&[u8]], known: Known<'_>, connection: &mut Con
 /// The reply to a container without one of its subcommands.
 fn no_subcommand(container: &Row, words: &[&[u8]], out: &mut ReplyWriter<'_>) {
     let Some(name) = words.get(1) else { return wrong_number(container.name, out) };
+    if container.command == Name::Cluster {
+        // As INFO says: `cluster_enabled:0`.
+        return out.item(Item::Error("ERR This instance has cluster support disabled"));
+    }
     let container = container.name.to_ascii_uppercase();
     out.item(Item::Error(&format!("ERR unknown subcommand '{}'. Try {container} HELP.", shown(name))));
 }
