@@ -344,6 +344,7 @@ fn status_and_info_tell_what_a_port_does() {
 
 /// The replies are many times what a connection may leave unread.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a program that writes while it does not read, and waits")]
 fn ten_thousand_replies_that_nobody_reads_wait_for_whoever_reads_them() {
     let mut cluster = Cluster::start_with_redis("redis-unread", "500ms", 3);
     let (proxy, port) = proxy(&cluster);
