@@ -106,6 +106,8 @@ pub const TARGETS: &[Target] = &[
     at_least("witness.memory.records_per_second", 1_270_000.0, "records of one thread"),
     at_least("witness.file.records_per_second", 3_000_000.0, "records of one thread, in a witness's file"),
     at_most("recovery.largest.leases", 2.0, "fail-over of the largest shard, in leases"),
+    at_most("recovery.redis.proxy.median_s", 1.2, "a node is killed: the pause of clients of Redis at a proxy"),
+    at_most("recovery.redis.node.median_s", 1.2, "the same at the port of another node"),
     at_most("outage.neighbour.during/before.p50", 1.10, "an update to a healthy shard while another is away"),
     at_most("outage.paused_keys.shared/own", 1.0, "one session for all shards pauses no more keys than one for each"),
     at_most(

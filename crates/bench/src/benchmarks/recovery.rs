@@ -3,7 +3,9 @@
 //!
 //! Three nodes with default settings. A shard whose primary is not beside the coordinator is filled, clients keep
 //! updating it, and its primary is killed with `kill -9`. The time runs from the last answer before the kill to the
-//! first answer after it. It includes the lease that must run out. Every point is a cluster of its own.
+//! first answer after it. It includes the lease that must run out. Every point is a cluster of its own. And how long programs of Redis wait ([`redis`]).
+
+mod redis;
 
 use std::time::Duration;
 
@@ -84,6 +86,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     section.ratio("recovery.largest.leases", points[0].away.as_secs_f64() / NODE_LEASE.as_secs_f64());
     section.tables.push(table);
     section.plots.push(plot(&points));
+    redis::measure(&run, &mut section)?;
     Ok(section.took(run.end()?, 0))
 }
 
