@@ -123,7 +123,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// **R10.15** All values of the table end, here.
     fn flush(&mut self) {
-        self.draft.flush(self.store, self.table);
+        self.draft.flush(self.store, self.log, self.table);
         self.reply(Item::Ok);
     }
 

@@ -7,6 +7,7 @@
 use hashbrown::HashTable;
 use kasha_commands::ReplyWriter;
 use kasha_log::{EntryOffset, IndexBucket, Log, entry_bytes};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::OutcomeCode;
 use kasha_wire::outcome::Shape;
@@ -39,7 +40,8 @@ struct More {
     /// Of the changes' entries.
     bytes: usize,
     sees_absence: bool,
-    touches_everything: bool,
+    /// It must be told synced, and on no fast path.
+    is_synced: bool,
     hashes: Vec<KeyHash>,
     /// Of a batch that ends early: so many of the hashes are of the parts that run.
     ran: Option<usize>,
@@ -200,11 +202,19 @@ impl NextEntry<'_> {
 }
 
 impl Prior {
-    /// `None`: there is no entry.
-    pub fn was(self) -> Option<Was> {
+    pub fn is_object(self) -> bool {
+        self.is(Was::Object)
+    }
+
+    pub fn is_flushed(self) -> bool {
+        self.is(Was::Flushed)
+    }
+
+    #[inline]
+    fn is(self, was: Was) -> bool {
         match self {
-            Self::None => None,
-            Self::Logged { is, .. } | Self::Drafted { is, .. } => Some(is),
+            Self::None => false,
+            Self::Logged { is, .. } | Self::Drafted { is, .. } => is == was,
         }
     }
 }
@@ -269,7 +279,7 @@ impl<'a> Draft<'a> {
         more.flushed.clear();
         more.hashes.clear();
         (more.part_at, more.indexed, more.bytes, more.ran) = (0, 0, 0, None);
-        (more.sees_absence, more.touches_everything) = (false, false);
+        (more.sees_absence, more.is_synced) = (false, false);
         Self { changes: emptied(spare.changes), more }
     }
 
@@ -436,14 +446,16 @@ impl<'a> Draft<'a> {
     }
 
     /// No key of the table has a value any more, and versions of its keys go on above all that were given (R10.7).
-    pub(crate) fn flush(&mut self, store: &Store, table: TableId) {
+    pub(crate) fn flush(&mut self, store: &Store, log: &Log, table: TableId) {
         self.more.hashes.push(KeyHash::EVERYTHING);
-        self.more.touches_everything = true;
+        self.more.is_synced = true;
         let is_empty = store.keys_of(table) == 0 && !self.changes.iter().any(|change| change.table == table);
         if is_empty {
             return;
         }
-        let version = self.changes.iter().map(|change| change.version).fold(store.greatest, u64::max);
+        // Each entry raises a version by one at most, or to a place in the log by a flush: none is above the log's end, and none of this draft far.
+        let drafted = self.changes.iter().map(|change| change.version);
+        let version = drafted.fold(log.end().offset.0.max(self.floor_of(store, table)), u64::max);
         let (at, oldest) = (UNWRITTEN, SegmentId(u32::MAX));
         let (key, hash, prior, next) = (Key::Named(&[]), KeyHash::EVERYTHING, Prior::None, Next::Flush);
         self.more.flushed.retain(|(flushed, _)| *flushed != table);
@@ -452,10 +464,11 @@ impl<'a> Draft<'a> {
         self.changes.push(NextEntry { table, key, hash, prior, version, next, ends: None, at, oldest });
     }
 
-    /// Whether it has looked at all keys of a table.
+    /// Whether it must be told when it is synced, and not before: no witness's copy may run to another end than was told (R10.17), or end what
+    /// was not there when it was told (R10.11).
     #[must_use]
-    pub fn touches_everything(&self) -> bool {
-        self.more.touches_everything
+    pub fn is_told_synced(&self) -> bool {
+        self.more.is_synced
     }
 
     /// Whether it flushes a table that has keys.
@@ -617,6 +630,7 @@ impl<'a> Draft<'a> {
     /// Says whether the parts that have run are fewer than there are.
     pub(crate) fn ends_early(&mut self, is_early: bool) {
         self.more.ran = is_early.then_some(self.more.hashes.len());
+        self.more.is_synced |= is_early && !planted::is_on(Bug::EarlyEndFast);
     }
 
     /// Only so many parts count, whose results end there.

@@ -33,8 +33,6 @@ pub struct StoreStats {
 pub struct Store {
     pub(crate) index: Index,
     pub(crate) tables: Tables,
-    /// No version that was ever given is greater.
-    pub(crate) greatest: u64,
     pub(crate) graves: Graves,
     pub(crate) expiries: Expiries,
     pub(crate) floor: Floor,
@@ -137,7 +135,6 @@ impl Store {
     pub fn replay(&mut self, log: &Log, at: EntryOffset, entry: Entry<'_>, mut dead: impl FnMut(EntryOffset)) {
         let found = decode(entry, at);
         let (table, key, version) = (found.table(), found.key(), found.version());
-        self.greatest = self.greatest.max(version);
         if matches!(found, Found::Object(..)) && self.tables.is_flushed(table, version, at) {
             return dead(at); // what the index led to of the key, the flush has removed
         }
@@ -171,7 +168,6 @@ impl Store {
     pub fn replay_version_floor(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) {
         let floor = payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         self.floor.version = self.floor.version.max(floor);
-        self.greatest = self.greatest.max(floor);
         if let Some(old) = self.floor.entry.replace(at) {
             dead(old);
         }
@@ -289,7 +285,6 @@ impl Store {
     /// index by [`Store::sweep_slice`] before the replay goes on.
     pub fn replay_flush(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) -> bool {
         let Flushed { table, version } = Flushed::decode(payload).expect("our own flush");
-        self.greatest = self.greatest.max(version);
         let old = self.tables.replay_flush(table, version, at);
         old.into_iter().for_each(&mut dead);
         old != Some(at) && self.tables.has_objects_of(table)

@@ -3,7 +3,7 @@
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Part};
 
 use crate::Store;
-use crate::draft::{Draft, Next, NextEntry, Prior, Value, Was};
+use crate::draft::{Draft, Next, NextEntry, Prior, Value};
 use crate::entry::{Flushed, ending, head};
 use crate::graves::Grave;
 
@@ -22,10 +22,6 @@ impl Store {
         for number in 0..changes.len() {
             let (before, rest) = changes.split_at_mut(number);
             let change = &mut rest[0];
-            if matches!(change.next, Next::Flush) {
-                change.at = self.flush(group, change, dead);
-                continue;
-            }
             let (old, old_ends) = change.replaces(before);
             change.oldest = match change.prior {
                 Prior::None => here,
@@ -33,7 +29,11 @@ impl Store {
                 Prior::Drafted { change, .. } => before[change].oldest,
             };
             change.at = match &change.next {
-                Next::Withheld | Next::Flush => continue,
+                Next::Withheld => continue,
+                Next::Flush => {
+                    change.at = self.flush(group, change, dead);
+                    continue;
+                }
                 Next::Value(value) => write_object(group, change, value, made),
                 Next::Nothing => {
                     let killed = group.log().segment_of(old.expect("what is deleted is there"));
@@ -50,12 +50,11 @@ impl Store {
                 Prior::Logged { at, bucket, .. } => self.point_from(bucket, change.hash, at, change.at),
                 Prior::None | Prior::Drafted { .. } => self.point(change.hash, old, change.at),
             }
-            self.greatest = self.greatest.max(change.version);
-            let (was, is_object) = (change.prior.was(), matches!(change.next, Next::Value(_)));
-            if was == Some(Was::Flushed) {
+            let (was_object, is_object) = (change.prior.is_object(), matches!(change.next, Next::Value(_)));
+            if !was_object && change.prior.is_flushed() {
                 self.tables.flushed_goes(change.table);
             }
-            self.count(change.table, i64::from(is_object) - i64::from(was == Some(Was::Object)));
+            self.count(change.table, i64::from(is_object) - i64::from(was_object));
             self.expiries.add(change.at, change.ends);
             // The new entry names the oldest segment that a tombstone names, so that the tombstone is needed no more.
             if let Some(old) = old {
@@ -78,7 +77,6 @@ impl Store {
     ) -> EntryOffset {
         let payload = Flushed { table, version }.encode();
         let at = group.entry_parts(EntryKind::TableFlushed, &[Part::Bytes(&payload)]);
-        self.greatest = self.greatest.max(version);
         dead.extend(self.tables.flush(table, version, at));
         at
     }

@@ -373,7 +373,7 @@ fn r10_7_a_flush_of_nothing_leaves_no_entry_and_looks_at_everything() {
     let parts = commands(&[&[b"flushdb", b"0"]]);
     let update = Update::Transaction { parts: parts.as_parts() };
     let draft = replica.store.draft(&replica.log, (T, replica.now.into()), &update, SpareDraft::default());
-    assert!(draft.is_empty() && draft.touches_everything() && !draft.flushes());
+    assert!(draft.is_empty() && draft.is_told_synced() && !draft.flushes());
     assert!(draft.footprint().contains(&kasha_types::KeyHash::EVERYTHING));
 }
 

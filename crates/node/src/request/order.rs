@@ -308,11 +308,10 @@ impl RequestPath<'_> {
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
     /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
-        // Nobody waits for what a new primary replays. And no witness's copy may run to another end than was told (R10.17), or end what was not
-        // there when it was told (R10.11).
-        let is_early_end = drafted.draft().is_early_end() && !planted::is_on(Bug::EarlyEndFast);
-        let is_synced = is_early_end || drafted.draft().touches_everything();
-        let Some(serving) = self.serving.as_ref().filter(|_| !is_synced) else { return Overlap::Unsynced };
+        // Nobody waits for what a new primary replays.
+        let Some(serving) = self.serving.as_ref().filter(|_| !drafted.draft().is_told_synced()) else {
+            return Overlap::Unsynced;
+        };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
         let unsynced = self.sees_unsynced(draft, conflicts)
             || match drafted.ordered().action {
@@ -344,7 +343,7 @@ impl RequestPath<'_> {
     pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>, key: Option<&OperationKey<'_>>) -> Overlap {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let keys = draft.footprint().iter().copied().chain(key.map(|key| key.hash));
-        let unsynced = draft.touches_everything()
+        let unsynced = draft.is_told_synced()
             || self.sees_unsynced(draft, &serving.conflicts)
             || self.state.distributed.participant.overlaps(&Footprint::new([], keys))
             || key.is_some_and(|_| serving.conflicts.has_dropped_operation_keys(self.shipping.synced())); // R5.2

@@ -157,7 +157,7 @@ impl ShardState {
             }
         };
         let end = end.unwrap_or_else(|| log.end().offset);
-        if draft.as_deref().is_some_and(Draft::flushes) && self.store.has_flushed() {
+        if draft.as_deref().is_some_and(Draft::is_told_synced) && self.store.has_flushed() {
             self.begin_sweep();
         }
         let done = entries.apply(self, log, places, end, dead);
