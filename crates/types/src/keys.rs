@@ -37,11 +37,29 @@ static SLOT_CRC: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_XMODEM
 /// The slot of `key`. Only the part between the first `{` and the next `}` counts, if it is not empty.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> Slot {
-    let tagged = memchr::memchr(b'{', key).and_then(|open| {
-        let rest = &key[open + 1..];
-        memchr::memchr(b'}', rest).filter(|&len| len > 0).map(|len| &rest[..len])
-    });
-    Slot(SLOT_CRC.checksum(tagged.unwrap_or(key)) % SLOTS)
+    let hashed = if has_brace(key) { tag_of(key).unwrap_or(key) } else { key };
+    Slot(SLOT_CRC.checksum(hashed) % SLOTS)
+}
+
+/// Whether there may be a tag. Most keys are short and have none: eight bytes are compared at a time, without a call.
+#[inline]
+fn has_brace(key: &[u8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGHS: u64 = ONES << 7;
+    let (eights, rest) = key.as_chunks::<8>();
+    // A byte that is 0 borrows from the one above it.
+    let is_in = |eight: &[u8; 8]| {
+        let differs = u64::from_le_bytes(*eight) ^ (ONES * b'{' as u64);
+        differs.wrapping_sub(ONES) & !differs & HIGHS != 0
+    };
+    eights.iter().any(is_in) || rest.contains(&b'{')
+}
+
+#[cold]
+#[inline(never)]
+fn tag_of(key: &[u8]) -> Option<&[u8]> {
+    let rest = &key[memchr::memchr(b'{', key)? + 1..];
+    memchr::memchr(b'}', rest).filter(|&len| len > 0).map(|len| &rest[..len])
 }
 
 /// The hash of a key in a table.
@@ -106,6 +124,18 @@ mod tests {
         assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
         assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"), "an empty tag does not count");
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn a_tag_is_found_wherever_it_stands_and_nothing_else_is_taken_for_one() {
+        for at in 0..40 {
+            let key = [&vec![b'x'; at][..], b"{tag}", &vec![b'y'; 40 - at]].concat();
+            assert_eq!(slot_of(&key), slot_of(b"tag"), "at {at}");
+            for byte in (0..=u8::MAX).filter(|&byte| byte != b'{') {
+                let key = [&vec![byte; at][..], &[byte, b'z', b'|', byte]].concat();
+                assert!(!has_brace(&key), "{byte} {at} times");
+            }
+        }
     }
 
     /// CRC16/XMODEM bit by bit, as its polynomial defines it.

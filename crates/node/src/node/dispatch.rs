@@ -45,6 +45,7 @@ impl Node {
         Some((site, role.primary_mut().filter(|primary| primary.term.epoch == epoch)?))
     }
 
+    #[inline(always)] // the only caller is a step, and most steps are a frame
     pub(crate) fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
         let Some(kind) = Kind::from_number(kind) else { return out.push(Effect::Disconnect(from)) };
         let understood = match kind {
