@@ -441,7 +441,7 @@ impl<'a> Draft<'a> {
     /// Whether a flush has ended an object of the store, this operation's or one before.
     #[inline]
     fn is_flushed(&self, store: &Store, at: EntryOffset, object: &Object<'_>) -> bool {
-        (store.has_flushed() || !self.more.flushed.is_empty())
+        (store.has_flushed() | !self.more.flushed.is_empty())
             && (self.flush_of(object.table).is_some() || store.tables.is_flushed(object.table, object.version, at))
     }
 

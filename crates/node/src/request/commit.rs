@@ -160,11 +160,10 @@ impl RequestPath<'_> {
         let (slots, mut dead) =
             (std::mem::take(&mut ordered.memory().slots), std::mem::take(&mut ordered.memory().dead));
         let body = ordered.body();
-        // R4.9: what its client does not want to be kept leaves the key as it was.
-        let is_forgotten = !body.keeps_refusal()
-            && draft.result().first() == Some(&(OutcomeCode::NotCommitted as u8))
-            && !planted::is_on(Bug::RefusalKept);
-        let keep_under = ordered.keep_under().filter(|_| !is_forgotten);
+        let mut keep_under = ordered.keep_under();
+        if keep_under.is_some() && forgets(body, &draft) {
+            keep_under = None;
+        }
         let record = Record { request, acknowledgement, body, slots: &slots, keep_under, gated };
         let bytes = draft.bytes() + record.bytes(draft.result());
         let at = (self.epoch, self.purpose(log, &ordered, &draft, bytes));
@@ -227,4 +226,12 @@ fn close_gate(distributed: &mut Distributed, gated: &Gated, at: EntryOffset, dea
 fn changed(draft: &Draft<'_>) -> impl Iterator<Item = KeyHash> {
     let is_noted = |is_delete: bool| !(is_delete && planted::is_on(Bug::DeletedKeyUngated));
     draft.changed().filter(move |&(_, is_delete)| is_noted(is_delete)).map(|(key, _)| key)
+}
+
+/// R4.9: what its client does not want to be kept leaves the operation key as it was.
+#[cold]
+fn forgets(body: &Body<'_>, draft: &Draft<'_>) -> bool {
+    !body.keeps_refusal()
+        && draft.result().first() == Some(&(OutcomeCode::NotCommitted as u8))
+        && !planted::is_on(Bug::RefusalKept)
 }

@@ -93,6 +93,7 @@ impl Conflicts {
 
     /// The position up to which the log must be synced before anybody is told of these keys. At or below what is synced: at
     /// once.
+    #[inline(always)] // on the way of each request, and few call it
     pub fn until(
         &self,
         keys: impl IntoIterator<Item = KeyHash>,
