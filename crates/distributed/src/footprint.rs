@@ -66,16 +66,49 @@ impl Footprint {
         if has(&self.writes) { Some(Access::Write) } else { has(&self.reads).then_some(Access::Read) }
     }
 
-    /// What is known of its keys, by the hash of a key, and how it touches each: of all keys, if it touches everything, and else also what is
-    /// known of those that do. The same one may come twice.
-    pub(crate) fn met<'a, K>(&'a self, known: &'a BTreeMap<KeyHash, K>) -> impl Iterator<Item = (&'a K, Access)> + 'a {
-        let own = self.keys().filter_map(|(key, access)| Some((known.get(&key)?, access)));
-        let everything = self.access_to_everything();
-        let all = everything.into_iter().flat_map(|access| known.values().map(move |known| (known, access)));
-        let strongest = if self.only_reads() { Access::Read } else { Access::Write };
+    /// Looks through what is known of its keys, by the hash of a key, and how it touches each, until `look` has found something: of all keys, if it
+    /// touches everything, and else also through what is known of those that do. The same one may come twice.
+    pub(crate) fn find_met<'a, K, T>(
+        &self,
+        known: &'a BTreeMap<KeyHash, K>,
+        mut look: impl FnMut(&'a K, Access) -> Option<T>,
+    ) -> Option<T> {
+        for (key, access) in self.keys() {
+            if let Some(found) = known.get(&key).and_then(|known| look(known, access)) {
+                return Some(found);
+            }
+        }
+        let everything = known.last_key_value().filter(|(key, _)| **key == KeyHash::EVERYTHING);
+        let own = self.access_to_everything();
+        if everything.is_none() && own.is_none() {
+            return None;
+        }
+        self.find_everywhere(known, everything.map(|(_, known)| known), own, &mut look)
+    }
+
+    #[cold]
+    fn find_everywhere<'a, K, T>(
+        &self,
+        known: &'a BTreeMap<KeyHash, K>,
+        everything: Option<&'a K>,
+        own: Option<Access>,
+        look: &mut impl FnMut(&'a K, Access) -> Option<T>,
+    ) -> Option<T> {
+        if let Some(access) = own {
+            return known.values().find_map(|known| look(known, access));
+        }
         let touches_some = !(self.reads.is_empty() && self.writes.is_empty());
-        let others = known.last_key_value().filter(|(key, _)| **key == KeyHash::EVERYTHING && touches_some);
-        own.chain(all).chain(others.filter(|_| everything.is_none()).map(|(_, known)| (known, strongest)))
+        let strongest = if self.only_reads() { Access::Read } else { Access::Write };
+        everything.filter(|_| touches_some).and_then(|known| look(known, strongest))
+    }
+
+    /// The same through all of it.
+    pub(crate) fn each_met<'a, K>(&self, known: &'a BTreeMap<KeyHash, K>, mut each: impl FnMut(&'a K, Access)) {
+        let nothing: Option<()> = self.find_met(known, |known, access| {
+            each(known, access);
+            None
+        });
+        debug_assert!(nothing.is_none(), "it goes through all");
     }
 
     /// Whether every key of the other is in this one.

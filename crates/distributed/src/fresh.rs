@@ -38,8 +38,8 @@ impl Fresh {
 
     /// Whether this conflicts with one of them.
     pub fn overlaps(&self, footprint: &Footprint) -> bool {
-        let conflicts = |(touched, access): (&Touched, Access)| touched.written > 0 || access == Access::Write;
-        !self.keys.is_empty() && footprint.met(&self.keys).any(conflicts)
+        let conflicts = |touched: &Touched, access| (touched.written > 0 || access == Access::Write).then_some(());
+        !self.keys.is_empty() && footprint.find_met(&self.keys, conflicts).is_some()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -93,12 +93,12 @@ impl Gates {
     /// What an operation with this footprint must wait for.
     pub fn inherited(&self, footprint: &Footprint) -> Unsettled {
         let mut gate = Unsettled::new();
-        for (known, access) in footprint.met(&self.keys) {
+        footprint.each_met(&self.keys, |known, access| {
             gate.extend(&known.written_under);
             if access == Access::Write && !planted::is_on(Bug::AntiDependencyUngated) {
                 gate.extend(&known.read_under);
             }
-        }
+        });
         gate
     }
 

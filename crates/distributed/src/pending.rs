@@ -78,43 +78,48 @@ impl Pending {
 
     /// Something that is pending and conflicts with this.
     pub fn in_the_way(&self, footprint: &Footprint) -> Option<RpcId> {
-        footprint.met(&self.keys).find_map(|(key, access)| key.first_against(access, None)).map(|(_, rpc)| rpc)
+        footprint.find_met(&self.keys, |key, access| key.first_against(access, None)).map(|(_, rpc)| rpc)
     }
 
     /// Something that holds a lock which conflicts with this.
     pub fn locked_by(&self, footprint: &Footprint) -> Option<RpcId> {
-        footprint
-            .met(&self.keys)
-            .find_map(|(key, access)| key.locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc))
+        footprint.find_met(&self.keys, |key, access| {
+            key.locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc)
+        })
     }
 
     /// Whether everything else that conflicts with this has a later place.
     pub fn is_first(&self, place: Place, footprint: &Footprint) -> bool {
-        let mut others = footprint.met(&self.keys).filter_map(|(key, access)| key.first_against(access, Some(place.1)));
-        others.all(|other| other > place)
+        let before = footprint.find_met(&self.keys, |key, access| {
+            key.first_against(access, Some(place.1)).filter(|other| *other <= place)
+        });
+        before.is_none()
     }
 
     /// What may be the first now that a transaction with this footprint has left this place: of each key the first writer behind
     /// the place, and the readers between the two if the transaction was a writer. What stands before the place did not wait for it.
-    pub fn next_in_line<'a>(&'a self, left: Place, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
-        footprint.met(&self.keys).flat_map(move |(key, access)| {
+    pub fn next_in_line(&self, left: Place, footprint: &Footprint) -> Vec<RpcId> {
+        let mut next = Vec::new();
+        footprint.each_met(&self.keys, |key, access| {
             let writer = key.writers.first().copied();
             let is_behind = writer.is_none_or(|writer| writer > left);
             let end = writer.map_or(Bound::Unbounded, Bound::Excluded);
-            let frees_readers = is_behind && access == Access::Write;
-            let readers = frees_readers.then(|| key.readers.range((Bound::Excluded(left), end)));
-            let writer = writer.filter(|_| is_behind);
-            writer.into_iter().chain(readers.into_iter().flatten().copied()).map(|(_, rpc)| rpc)
-        })
+            next.extend(writer.filter(|_| is_behind).map(|(_, rpc)| rpc));
+            if is_behind && access == Access::Write {
+                next.extend(key.readers.range((Bound::Excluded(left), end)).map(|&(_, rpc)| rpc));
+            }
+        });
+        next
     }
 
     /// Everything that conflicts with this.
     pub fn all_in_the_way(&self, footprint: &Footprint) -> BTreeSet<RpcId> {
-        let against = |(key, access): (&'_ Key, Access)| -> Vec<RpcId> {
+        let mut all = BTreeSet::new();
+        footprint.each_met(&self.keys, |key, access| {
             let readers = key.readers.iter().filter(|_| access == Access::Write);
-            key.writers.iter().chain(readers).map(|&(_, rpc)| rpc).collect()
-        };
-        footprint.met(&self.keys).flat_map(against).collect()
+            all.extend(key.writers.iter().chain(readers).map(|&(_, rpc)| rpc));
+        });
+        all
     }
 
     /// Everything that writes something. `None`: there are more than `most`.

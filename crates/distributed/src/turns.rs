@@ -142,7 +142,11 @@ impl Turns {
         if self.waiters.is_empty() || planted::is_on(Bug::YoungGoesFirst) {
             return None;
         }
-        footprint.met(&self.keys).filter_map(|met| self.elder_at(met, age, &is_it)).min()
+        let mut eldest: Option<Age> = None;
+        footprint.each_met(&self.keys, |ages, access| {
+            eldest = eldest.into_iter().chain(self.elder_at((ages, access), age, &is_it)).min();
+        });
+        eldest
     }
 
     fn elder_at(
@@ -158,7 +162,9 @@ impl Turns {
 
     fn has_elder(&self, age: Age, footprint: &Footprint) -> bool {
         !planted::is_on(Bug::YoungGoesFirst)
-            && footprint.met(&self.keys).any(|met| self.elder_at(met, Some(age), |_| true).is_some())
+            && footprint
+                .find_met(&self.keys, |ages, access| self.elder_at((ages, access), Some(age), |_| true))
+                .is_some()
     }
 
     /// It has lost, and waits for its turn from now on; also if it had a turn before. False: there is no room for it.

@@ -80,17 +80,16 @@ impl Summary {
     /// One more part; `first`: the table of the first.
     #[inline]
     fn add(&mut self, part: &Part<'_>, first: TableId) {
-        let (is_check, only_reads) = match part.operation {
-            PartOperation::Read(_) => (false, true),
-            PartOperation::Command(command) => (false, !command.changes()),
-            PartOperation::Update(_) => (false, false),
-            PartOperation::Check(_) => (true, false),
+        let (is_check, only_reads, is_of_table) = match part.operation {
+            PartOperation::Read(_) => (false, true, false),
+            PartOperation::Command(command) => (false, !command.changes(), command.is_of_table()),
+            PartOperation::Update(_) => (false, false, false),
+            PartOperation::Check(_) => (true, false, false),
         };
         self.have_lifetime |= part.operation.has_lifetime();
         self.know_time_of_day |= part.operation.knows_time_of_day();
         self.only_free &= part.operation.only_frees();
         self.level = self.level.max(part.operation.row().level);
-        let is_of_table = part.operation.touches_everything();
         self.touch_everything |= is_of_table;
         self.can_be_a_batch &= part.table == first && !is_check && !is_of_table;
         self.only_read &= only_reads;
