@@ -46,13 +46,16 @@ pub fn slot_of(key: &[u8]) -> Slot {
 fn has_brace(key: &[u8]) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
-    let (eights, rest) = key.as_chunks::<8>();
     // A byte that is 0 borrows from the one above it.
     let is_in = |eight: &[u8; 8]| {
         let differs = u64::from_le_bytes(*eight) ^ (ONES * b'{' as u64);
         differs.wrapping_sub(ONES) & !differs & HIGHS != 0
     };
-    eights.iter().any(is_in) || rest.contains(&b'{')
+    // The last eight bytes may have been compared before: that is less than to go through what is left byte by byte.
+    match key.last_chunk() {
+        Some(last) => is_in(last) || key.as_chunks::<8>().0.iter().any(is_in),
+        None => key.contains(&b'{'),
+    }
 }
 
 #[cold]

@@ -157,9 +157,6 @@ impl ShardState {
             }
         };
         let end = end.unwrap_or_else(|| log.end().offset);
-        if draft.as_deref().is_some_and(Draft::is_told_synced) && self.store.has_flushed() {
-            self.begin_sweep();
-        }
         let done = entries.apply(self, log, places, end, dead);
         // What it replaced is dead now that its group is in the log.
         log.kill_all(dead);

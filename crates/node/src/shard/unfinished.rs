@@ -57,7 +57,7 @@ impl ShardState {
         self.unfinished.push_back(Unfinished::DropTables { tables, cursor: IndexCursor::default() });
     }
 
-    /// A table was flushed.
+    /// What a flush has ended leaves the index, says the log of a follower, or the store of a primary.
     pub fn begin_sweep(&mut self) {
         for unfinished in &mut self.unfinished {
             if let Unfinished::Sweep { again, .. } = unfinished {
@@ -69,7 +69,7 @@ impl ShardState {
     }
 
     pub fn has_unfinished(&self) -> bool {
-        !self.unfinished.is_empty()
+        !self.unfinished.is_empty() || self.store.has_flushed()
     }
 
     /// Whether segments must stay that the log says are freed.
@@ -114,6 +114,9 @@ impl ShardState {
 
     /// Takes what was begun first a step further, and says whether it is done.
     fn advance(&mut self, log: &Log, dead: &mut Vec<EntryOffset>, steps: usize) -> Option<(Unfinished, bool)> {
+        if self.unfinished.is_empty() && self.store.has_flushed() {
+            self.begin_sweep(); // a primary has flushed a table
+        }
         let mut first = self.unfinished.pop_front()?;
         let is_done = match &mut first {
             Unfinished::Forget { segment, from } => self.forget_slice(log, *segment, from, steps, dead),
