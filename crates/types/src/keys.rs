@@ -53,8 +53,8 @@ fn has_brace(key: &[u8]) -> bool {
     };
     // The last eight bytes may have been compared before: that is less than to go through what is left byte by byte.
     match key.last_chunk() {
-        Some(last) => is_in(last) || key.as_chunks::<8>().0.iter().any(is_in),
-        None => key.contains(&b'{'),
+        Some(last) => is_in(last) || (key.len() > 8 && key.as_chunks::<8>().0.iter().any(is_in)),
+        None => key.iter().any(|&byte| byte == b'{'),
     }
 }
 
