@@ -41,21 +41,30 @@ pub fn slot_of(key: &[u8]) -> Slot {
     Slot(SLOT_CRC.checksum(hashed) % SLOTS)
 }
 
-/// Whether there may be a tag. Most keys are short and have none: eight bytes are compared at a time, without a call.
+/// Whether there may be a tag. Most keys are short and have none: up to eight bytes are compared at a time, some of them twice, without a call.
 #[inline]
 fn has_brace(key: &[u8]) -> bool {
+    match (key.first_chunk::<8>(), key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        (Some(first), ..) => is_brace_in(u64::from_le_bytes(*first)) || (key.len() > 8 && has_brace_behind(&key[8..])),
+        (None, Some(first), Some(last)) => {
+            is_brace_in(u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32)
+        }
+        _ => key.contains(&b'{'),
+    }
+}
+
+fn has_brace_behind(rest: &[u8]) -> bool {
+    let (eights, left) = rest.as_chunks::<8>();
+    eights.iter().any(|eight| is_brace_in(u64::from_le_bytes(*eight))) || left.contains(&b'{')
+}
+
+/// Whether one of eight bytes is a brace: a byte that is 0 borrows from the one above it.
+#[inline]
+fn is_brace_in(eight: u64) -> bool {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
-    // A byte that is 0 borrows from the one above it.
-    let is_in = |eight: &[u8; 8]| {
-        let differs = u64::from_le_bytes(*eight) ^ (ONES * b'{' as u64);
-        differs.wrapping_sub(ONES) & !differs & HIGHS != 0
-    };
-    // The last eight bytes may have been compared before: that is less than to go through what is left byte by byte.
-    match key.last_chunk() {
-        Some(last) => is_in(last) || (key.len() > 8 && key.as_chunks::<8>().0.iter().any(is_in)),
-        None => key.iter().any(|&byte| byte == b'{'),
-    }
+    let differs = eight ^ (ONES * b'{' as u64);
+    differs.wrapping_sub(ONES) & !differs & HIGHS != 0
 }
 
 #[cold]
