@@ -210,6 +210,12 @@ impl Serving {
         self.garbage.add(end, rpc, footprint);
     }
 
+    /// What was recorded has flushed a table: until that is synced everything overlaps with it (R5.1).
+    #[cold]
+    pub fn flushed(&mut self, end: LogEnd) {
+        self.conflicts.change_everything(end);
+    }
+
     /// Witnesses hold this request under these keys. A gc names it when the log is synced up to `end`.
     pub fn name_when_synced(&mut self, end: LogEnd, rpc: RpcId, footprint: &[KeyHash]) {
         self.garbage.add(end, rpc, footprint);

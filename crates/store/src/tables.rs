@@ -115,6 +115,8 @@ impl Tables {
     }
 
     /// A flushed object of the table was replaced by a newer entry of its key.
+    #[cold]
+    #[inline(never)]
     pub fn flushed_goes(&mut self, table: TableId) {
         let flush = self.flushes.get_mut(&table).expect("the table was flushed");
         flush.left = flush.left.checked_sub(1).expect("as many as were flushed");

@@ -69,6 +69,7 @@ impl Store {
 impl Store {
     /// Writes a flush: what the table has by now is ended. Gives the place of its entry.
     #[cold]
+    #[inline(never)]
     fn flush(
         &mut self,
         group: &mut GroupWriter<'_>,

@@ -41,21 +41,11 @@ pub fn slot_of(key: &[u8]) -> Slot {
     Slot(SLOT_CRC.checksum(hashed) % SLOTS)
 }
 
-/// Whether there may be a tag. Most keys are short and have none: up to eight bytes are compared at a time, some of them twice, without a call.
+/// Whether there may be a tag. Most keys are short and have none: eight bytes are compared at a time, without a call.
 #[inline]
 fn has_brace(key: &[u8]) -> bool {
-    match (key.first_chunk::<8>(), key.first_chunk::<4>(), key.last_chunk::<4>()) {
-        (Some(first), ..) => is_brace_in(u64::from_le_bytes(*first)) || (key.len() > 8 && has_brace_behind(&key[8..])),
-        (None, Some(first), Some(last)) => {
-            is_brace_in(u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << 32)
-        }
-        _ => key.contains(&b'{'),
-    }
-}
-
-fn has_brace_behind(rest: &[u8]) -> bool {
-    let (eights, left) = rest.as_chunks::<8>();
-    eights.iter().any(|eight| is_brace_in(u64::from_le_bytes(*eight))) || left.contains(&b'{')
+    let (eights, rest) = key.as_chunks::<8>();
+    eights.iter().any(|eight| is_brace_in(u64::from_le_bytes(*eight))) || rest.contains(&b'{')
 }
 
 /// Whether one of eight bytes is a brace: a byte that is 0 borrows from the one above it.

@@ -176,6 +176,9 @@ impl RequestPath<'_> {
         if let (Ok((end, _)), Some(serving)) = (&committed, &mut self.serving) {
             let footprint = &ordered.received().memory.footprint;
             serving.executed((*end, self.shipping.synced()), request.rpc, changed(&draft), footprint);
+            if draft.is_told_synced() && draft.flushes() {
+                serving.flushed(*end);
+            }
         }
         let memory = ordered.memory();
         (memory.slots, memory.dead, memory.draft) = (slots, dead, draft.into_spare());

@@ -66,11 +66,8 @@ fn place(key: KeyHash) -> usize {
 }
 
 impl Conflicts {
-    /// A group changed this key, or everything.
+    /// A group changed this key.
     pub fn change(&mut self, key: KeyHash, end: LogEnd, synced: LogEnd) {
-        if key == KeyHash::EVERYTHING {
-            return self.change_everything(end);
-        }
         let place = &mut self.keys[place(key)];
         let is_shared = place.end > synced && place.by != Whose::Key(key);
         *place = Changed { by: if is_shared { Whose::Several } else { Whose::Key(key) }, end };

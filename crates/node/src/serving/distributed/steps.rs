@@ -126,10 +126,16 @@ impl Serving {
         hit(Probe::DistributedExecuted);
         let (changed, synced) = (draft.changed().map(|(key, _)| key), term.shipping.synced());
         self.executed((end, synced), rpc, changed, &[]);
+        let flushes = draft.flushes();
+        if flushes {
+            self.flushed(end);
+        }
         // Its proposal is durable at all participants, and with it what comes of it (R8.1), but for the version of a key that had
         // no value: that comes from the version floor, whose entry may be lost. So do the versions that follow it.
         let sees = || Sees::Absence;
         let floor_until = self.conflicts.until([], sees, synced);
+        // Nor is that of a key behind a flush, which goes above the log's end.
+        let floor_until = if flushes { end } else { floor_until };
         let when = match floor_until > synced {
             true => self.synced_gate(term, shard, floor_until),
             false => Gate::Now,
