@@ -151,38 +151,22 @@ impl<'a> Body<'a> {
         if acknowledgement.0 > rpc.sequence.0 {
             return Err(DecodeError::Invalid("an acknowledgement above its own sequence"));
         }
-        if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
-            return Err(DecodeError::TooLarge("the operation key"));
-        }
-        let (has_lifetime, first_part) = (flags & HAS_LIFETIME != 0, flags & FIRST_PART);
-        // Most bodies have neither, and then begin with their arguments.
-        let (optional, arguments) = match (key_len, flags & !FIRST_PART) {
-            (0, 0) => (Optional::default(), rest),
-            _ => Optional::take(rest, key_len, flags)?,
+        // Most bodies have nothing more, and then begin with their arguments.
+        let is_plain = key_len == 0 && flags == 0;
+        let (optional, arguments) = match is_plain {
+            true => (Optional::default(), rest),
+            false => Optional::take(rest, key_len, flags)?,
         };
         let Optional { not_after, begun, operation_key } = optional;
         let update = match code {
             DISTRIBUTED_CODE | COORDINATED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
             _ => Update::decode(code, arguments)?,
         };
-        if has_lifetime != update.has_lifetime() {
+        if (flags & HAS_LIFETIME != 0) != update.has_lifetime() {
             return Err(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
         }
-        if flags & FORGETS_REFUSAL != 0 && !matches!(update, Update::Transaction { .. }) {
-            return Err(DecodeError::Invalid("what can be refused"));
-        }
-        if first_part != 0 {
-            let parts = match update {
-                Update::Transaction { parts }
-                    if operation_key.is_some() && (is_distributed(code) || flags & IS_SAID != 0) =>
-                {
-                    parts.count()
-                }
-                _ => 0,
-            };
-            if u32::from(first_part) >= parts {
-                return Err(DecodeError::Invalid("the part that was named first"));
-            }
+        if !is_plain {
+            check_flags(flags, code, operation_key, &update)?;
         }
         if let Update::Transaction { parts } | Update::Batch { batch: parts } = update
             && parts.first_table() != Some(table)
@@ -503,6 +487,25 @@ impl<'a> Body<'a> {
     }
 }
 
+/// Checks what the flags say of an update that is there.
+#[cold]
+#[inline(never)]
+fn check_flags(flags: u16, code: u8, key: Option<&[u8]>, update: &Update<'_>) -> Result<(), DecodeError> {
+    if flags & FORGETS_REFUSAL != 0 && !matches!(update, Update::Transaction { .. }) {
+        return Err(DecodeError::Invalid("what can be refused"));
+    }
+    let parts = match update {
+        Update::Transaction { parts } if key.is_some() && (is_distributed(code) || flags & IS_SAID != 0) => {
+            parts.count()
+        }
+        _ => 1,
+    };
+    match u32::from(flags & FIRST_PART) < parts {
+        true => Ok(()),
+        false => Err(DecodeError::Invalid("the part that was named first")),
+    }
+}
+
 /// What only some bodies have.
 #[derive(Clone, Copy, Default)]
 struct Optional<'a> {
@@ -516,6 +519,9 @@ impl<'a> Optional<'a> {
     #[cold]
     #[inline(never)]
     fn take(bytes: &'a [u8], key_len: u8, flags: u16) -> Result<(Self, &'a [u8]), DecodeError> {
+        if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
+            return Err(DecodeError::TooLarge("the operation key"));
+        }
         let (mut reader, mut optional) = (Reader::new(bytes), Self::default());
         if key_len != 0 {
             optional.not_after = reader.take()?;
