@@ -73,6 +73,9 @@ impl Footprint {
         known: &'a BTreeMap<KeyHash, K>,
         mut look: impl FnMut(&'a K, Access) -> Option<T>,
     ) -> Option<T> {
+        if known.is_empty() {
+            return None;
+        }
         for (key, access) in self.keys() {
             if let Some(found) = known.get(&key).and_then(|known| look(known, access)) {
                 return Some(found);

@@ -183,9 +183,7 @@ impl Participant {
         let Keys::InLine(place) = known.keys else { unreachable!("{rpc} holds no keys") };
         self.pending.remove((place, rpc), footprint);
         self.released.push(rpc);
-        for next in self.pending.next_in_line((place, rpc), footprint) {
-            self.work.add(Work::Look, next);
-        }
+        self.pending.next_in_line((place, rpc), footprint, |next| self.work.add(Work::Look, next));
         known.keys = if known.outcome_until > self.synced { Keys::Fresh } else { Keys::Free };
         if let Keys::Fresh = known.keys {
             self.fresh.insert(footprint);
@@ -199,9 +197,7 @@ impl Participant {
         known.keys = Keys::InLine(place);
         let (from, footprint): (Place, _) = ((from, rpc), &known.proposal.footprint);
         self.pending.move_to(from, place, footprint);
-        for next in self.pending.next_in_line(from, footprint) {
-            self.work.add(Work::Look, next);
-        }
+        self.pending.next_in_line(from, footprint, |next| self.work.add(Work::Look, next));
     }
 
     /// The transactions whose keys are free now: what waits for one of them may try again.

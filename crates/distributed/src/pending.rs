@@ -96,20 +96,20 @@ impl Pending {
         before.is_none()
     }
 
-    /// What may be the first now that a transaction with this footprint has left this place: of each key the first writer behind
+    /// Calls `next` with what may be the first now that a transaction with this footprint has left this place: of each key the first writer behind
     /// the place, and the readers between the two if the transaction was a writer. What stands before the place did not wait for it.
-    pub fn next_in_line(&self, left: Place, footprint: &Footprint) -> Vec<RpcId> {
-        let mut next = Vec::new();
+    pub fn next_in_line(&self, left: Place, footprint: &Footprint, mut next: impl FnMut(RpcId)) {
         footprint.each_met(&self.keys, |key, access| {
             let writer = key.writers.first().copied();
             let is_behind = writer.is_none_or(|writer| writer > left);
             let end = writer.map_or(Bound::Unbounded, Bound::Excluded);
-            next.extend(writer.filter(|_| is_behind).map(|(_, rpc)| rpc));
+            if let Some((_, rpc)) = writer.filter(|_| is_behind) {
+                next(rpc);
+            }
             if is_behind && access == Access::Write {
-                next.extend(key.readers.range((Bound::Excluded(left), end)).map(|&(_, rpc)| rpc));
+                key.readers.range((Bound::Excluded(left), end)).for_each(|&(_, rpc)| next(rpc));
             }
         });
-        next
     }
 
     /// Everything that conflicts with this.

@@ -165,7 +165,7 @@ impl<'a> Body<'a> {
         if (flags & HAS_LIFETIME != 0) != update.has_lifetime() {
             return Err(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
         }
-        if !is_plain {
+        if flags & !HAS_LIFETIME != 0 {
             check_flags(flags, code, operation_key, &update)?;
         }
         if let Update::Transaction { parts } | Update::Batch { batch: parts } = update
