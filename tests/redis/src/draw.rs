@@ -144,6 +144,7 @@ fn of_keys(command: Command) -> Option<Form> {
 fn of_fronts(command: Command) -> Option<Form> {
     Some(match command {
         Command::Echo | Command::ClientSetName => form(&[Value]),
+        Command::FlushAll | Command::FlushDb => options(&[], &[&[Text("async")], &[Text("SYNC")]]),
         Command::Ping => options(&[], &[&[Value], &[]]),
         Command::Watch => again(&[Key], &[Key]),
         Command::Unwatch
@@ -157,6 +158,14 @@ fn of_fronts(command: Command) -> Option<Form> {
         Command::Select => form(&[Database]),
         _ => return None,
     })
+}
+
+/// Of so many draws of a flush one counts: behind it there is nothing to compare.
+const FLUSH_IN: u64 = 6;
+
+/// Whether a command ends all values.
+pub fn is_flush(row: &Row) -> bool {
+    matches!(row.command, Command::FlushAll | Command::FlushDb)
 }
 
 /// Why a command is not drawn.
@@ -195,7 +204,6 @@ pub fn why_not(command: Command) -> Option<&'static str> {
         Command::ConfigResetStat | Command::ConfigRewrite | Command::ConfigSet | Command::SlowLogReset => {
             "of operators, and Kasha has nothing to do"
         }
-        Command::FlushAll | Command::FlushDb => "refused by Kasha, as yet",
         Command::KashaOnce => "Redis has it not",
         Command::ClientNoTouch | Command::ClientSetInfo => "Redis has it since 7.2",
         Command::ClientReply | Command::Quit => "it silences its connection",
@@ -227,7 +235,10 @@ impl Drawer {
 
     /// The words of a request.
     pub fn request(&mut self) -> Vec<Vec<u8>> {
-        let row = *self.rng.pick(&self.drawn);
+        let mut row = *self.rng.pick(&self.drawn);
+        if is_flush(row) && !self.rng.chance(1, FLUSH_IN) {
+            row = *self.rng.pick(&self.drawn);
+        }
         let form = form_of(row.command).expect("chosen above");
         let mut words: Vec<Vec<u8>> = row.name.split('|').map(|part| self.in_some_case(part)).collect();
         for &word in form.words {

@@ -22,7 +22,7 @@ use kasha_commands::keys::positions;
 use kasha_commands::{Command, find};
 use kasha_machine::Rng;
 
-use draw::{Drawer, is_of_no_key, why_not};
+use draw::{Drawer, is_flush, is_of_no_key, why_not};
 use link::Link;
 use reply::{Reply, shown, words};
 
@@ -103,13 +103,14 @@ fn in_order(words: &[Vec<u8>], mut reply: Reply) -> Reply {
 /// Without what a spread database refuses in `MULTI`: to move between shards what an earlier command of the transaction may have changed
 /// (docs/redis.md).
 fn without_refused(requests: Vec<Vec<Vec<u8>>>) -> Vec<Vec<Vec<u8>>> {
-    let (mut before, mut kept) = (BTreeSet::new(), Vec::new());
+    let (mut before, mut kept, mut is_flushed) = (BTreeSet::new(), Vec::new(), false);
     for words in requests {
         let row = find(&words[0]);
         let keys = row.into_iter().flat_map(|row| positions(row, words.len())).map(|(at, _)| words[at].clone());
         let keys: Vec<_> = keys.collect();
         let moves = row.is_some_and(|row| matches!(row.name, "rename" | "renamenx" | "copy" | "bitop" | "msetnx"));
-        if !(moves && keys.iter().any(|key| before.contains(key))) {
+        is_flushed |= row.is_some_and(is_flush);
+        if !(moves && (is_flushed || keys.iter().any(|key| before.contains(key)))) {
             before.extend(keys);
             kept.push(words);
         }
