@@ -21,7 +21,7 @@ use crate::FolderDisk;
 use crate::files::StorageError;
 use crate::handle::LoopHandle;
 use crate::inbound::Inbound;
-use crate::limits::{TURN_COMMIT_ROUNDS, TURN_OUTPUT_BYTES};
+use crate::limits::{LINGER, TURN_COMMIT_ROUNDS, TURN_OUTPUT_BYTES};
 use crate::network::Network;
 use crate::options::LoopOptions;
 use crate::stats::NetworkStats;
@@ -33,6 +33,9 @@ const TIMER: Token = Token(usize::MAX - 2);
 
 /// Events taken from the system at once.
 const EVENTS: usize = 1024;
+
+/// How often a loop that ends looks whether what it owes has left.
+const DRAIN_LOOKS: Duration = Duration::from_millis(10);
 
 /// What else runs on the loop's thread: what submits calls to a client session, for example.
 pub trait Application<M> {
@@ -190,11 +193,32 @@ impl<M: Machine> EventLoop<M> {
                 return Ok(Exit::Requested);
             }
             if self.turn(application)? == Control::Exit {
+                self.drain()?;
                 return Ok(Exit::Application);
             }
             let now = Clock::now();
             self.network.turns.end(now, self.effects.take_work());
             self.wait(now, application.next_wake())?;
+        }
+    }
+
+    /// What programs of another protocol were told leaves before the loop ends (R10.5). What they say meanwhile is read and forgotten: a connection that
+    /// ends with something unread may lose what was told.
+    fn drain(&mut self) -> Result<(), LoopError> {
+        let until = Clock::now().after(LINGER);
+        loop {
+            let now = Clock::now();
+            self.network.receive(&mut |_, _| false);
+            self.network.flush(now);
+            if !self.network.owes_replies() || now >= until {
+                return Ok(());
+            }
+            self.poll(Some(DRAIN_LOOKS))?;
+            for event in &self.events {
+                if !matches!(event.token(), WAKER | TIMER) {
+                    self.network.on_event(event);
+                }
+            }
         }
     }
 

@@ -342,6 +342,30 @@ fn status_and_info_tell_what_a_port_does() {
     });
 }
 
+/// What was told leaves, and whole, though its program is slow and the proxy has been asked to end.
+#[test]
+fn r10_5_a_proxy_ends_behind_what_it_has_told() {
+    let mut cluster = Cluster::start_with_redis("redis-told", "500ms", 1);
+    let (mut proxy, port) = proxy(&cluster);
+    let (mut program, mut other) = (Program::connect(port), Program::connect(port));
+    let value = "x".repeat(32 * 1024);
+    assert_eq!(program.ask(&format!("SET large {value}")), "+OK");
+    program.to.write_all("GET large\r\n".repeat(600).as_bytes()).unwrap();
+    // More than the system's buffers hold.
+    wait_for("replies to wait", || {
+        let told = info(&mut other, "total_net_output_bytes");
+        if told > 6 << 20 { Ok(()) } else { Err(told.to_string()) }
+    });
+    proxy.signal(Signal::TERM);
+    let mut told = Vec::new();
+    program.from.read_to_end(&mut told).unwrap();
+    let reply = format!("${}\r\n{value}\r\n", value.len()).len();
+    assert!(told.len() > 6 << 20 && told.len().is_multiple_of(reply), "{} bytes of replies of {reply}", told.len());
+    let (status, said) = proxy.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
+    cluster.is_unharmed();
+}
+
 /// The replies are many times what a connection may leave unread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a program that writes while it does not read, and waits")]

@@ -37,6 +37,13 @@ pub(super) struct Requesters {
     halves: usize,
 }
 
+impl Network {
+    /// Whether replies have not left.
+    pub(crate) fn owes_replies(&self) -> bool {
+        self.requesters.unread > 0
+    }
+}
+
 impl Requesters {
     pub(super) fn new(port: Option<CorePort>) -> Self {
         Self { port, ..Self::default() }
