@@ -287,6 +287,24 @@ impl Draw {
         piece.push(words(&line));
     }
 
+    /// A key that is made, watched, and made again behind a flush.
+    fn watched_over_a_flush(&mut self) -> Vec<Words> {
+        self.uses += 6;
+        let key = self.any_key();
+        let set = |value: String| format!("SET {key} {value}");
+        let all = [
+            "FLUSHDB".to_owned(),
+            set(self.value()),
+            format!("WATCH {key}"),
+            "FLUSHALL".to_owned(),
+            set(self.value()),
+            "MULTI".to_owned(),
+            format!("GET {key}"),
+            "EXEC".to_owned(),
+        ];
+        all.iter().map(|line| words(line)).collect()
+    }
+
     /// A value that ends, somewhere else a moment later.
     fn moves_with_its_end(&mut self) -> Vec<Words> {
         self.uses += 3;
@@ -330,6 +348,9 @@ impl Draw {
         }
         if self.rng.chance(1, 24) {
             return vec![self.moves_with_its_end()];
+        }
+        if self.rng.chance(1, 100) {
+            return vec![self.watched_over_a_flush()];
         }
         let most = if self.rng.chance(1, 16) { 16 } else { 5 };
         let mut piece = Vec::new();
