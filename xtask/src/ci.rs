@@ -15,7 +15,7 @@ use crate::workspace::{Workspace, cargo};
 use crate::wrapper;
 
 /// Rules that can be broken at run time, and servers whose files and clock a test can reach.
-pub(crate) const FEATURES: &str = "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-distributed/planted-bugs,kasha-viewstamped/planted-bugs,kasha-coordinator/planted-bugs,kasha/test-faults";
+pub(crate) const FEATURES: &str = "kasha-lab/planted-bugs,kasha-node/planted-bugs,kasha-gateway/planted-bugs,kasha-distributed/planted-bugs,kasha-viewstamped/planted-bugs,kasha-coordinator/planted-bugs,kasha/test-faults";
 
 /// The profile of this build, and of what is only checked.
 pub(crate) const PROFILE: &str = "ci";

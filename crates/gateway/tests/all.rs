@@ -5,4 +5,5 @@ mod hostile;
 mod moving;
 mod once;
 mod pages;
+mod planted;
 mod redis;

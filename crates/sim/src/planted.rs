@@ -93,7 +93,6 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::UnixEndRounded, Scenario::Redis, 3, "ends_exact"),
     caught(Bug::LeaseCountedAtOnce, Scenario::Redis, 20, "ends_exact"),
     caught(Bug::EndsNotCounted, Scenario::Redis, 20, "ends_exact"),
-    caught(Bug::LaterRunsAheadOfUnknown, Scenario::Redis, 600, "redis_serializable"),
     caught(Bug::PipeUngated, Scenario::RedisColocated, 5, "gates_respected"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
@@ -247,7 +246,7 @@ mod tests {
         Bug::AbortToldByOthers,
     ];
 
-    /// Directed tests notice these (`crates/node/tests/planted.rs`).
+    /// Directed tests notice these (`crates/node/tests/planted.rs`, `crates/gateway/tests/planted.rs`).
     const OF_STORIES: &[Bug] = &[
         Bug::DamageCopied,
         Bug::FloorCopiedAsNew,
@@ -256,6 +255,7 @@ mod tests {
         Bug::EarlyEndFast,
         Bug::EarlyEndUnrecorded,
         Bug::ReplayEndsEarly,
+        Bug::LaterRunsAheadOfUnknown,
     ];
 
     /// The group's log is searched by itself, and has directed scenarios (`crates/viewstamped/tests/planted.rs`, `crates/coordinator/tests/planted.rs`).
