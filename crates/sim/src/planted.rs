@@ -89,7 +89,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::WatchFailedUnnoticed, Scenario::Redis, 300, "watch_sees"),
     caught(Bug::MovedUnchecked, Scenario::Redis, 60, "redis_serializable"),
     caught(Bug::EndLeftBehind, Scenario::Redis, 60, "redis_serializable"),
-    caught(Bug::TimeOfRun, Scenario::Redis, 60, "replays_alike"),
+    caught(Bug::TimeOfRun, Scenario::Redis, 300, "replays_alike"),
     caught(Bug::UnixEndRounded, Scenario::Redis, 3, "ends_exact"),
     caught(Bug::LeaseCountedAtOnce, Scenario::Redis, 20, "ends_exact"),
     caught(Bug::EndsNotCounted, Scenario::Redis, 20, "ends_exact"),
