@@ -103,7 +103,7 @@ fn fields_lie_where_the_documentation_says() {
 fn numbers_of_kinds() {
     let known: Vec<_> = (0..=u8::MAX).filter_map(EntryKind::from_u8).map(|kind| format!("{kind:?}")).collect();
     let names = "Object Tombstone Completion OperationKey ExpiryFloor EpochStart Digest SegmentFreed TableDropped \
-                 VersionFloor OperationKeyDropped Whole DistributedProposed DistributedEnded TimestampCeiling \
+                 VersionFloor OperationKeyDropped Whole TableFlushed DistributedProposed DistributedEnded TimestampCeiling \
                  DistributedForgotten Gate";
     assert_eq!(known.join(" "), names);
     assert_eq!((EntryKind::Object as u8, EntryKind::Whole as u8, EntryKind::Gate as u8), (1, 12, 36));
