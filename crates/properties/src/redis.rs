@@ -1,8 +1,8 @@
 //! The Redis protocol, beside `redis-protocol`, which shares no code with Kasha.
 //!
 //! What a client says is cut out of a stream by [`RequestCutter`] however it arrives, and each request has the words that the other library
-//! finds in it. The two differ where [`Stream::as_expected`] says so, and nowhere else. What a front writes in either version of the protocol
-//! is read by the other library as what was meant ([`Reply`]).
+//! finds in it. The two differ where `Stream::as_expected` says so, and nowhere else. What a front writes in either version of the protocol
+//! is read by the other library as what was meant (`reply::Reply`).
 
 mod reply;
 

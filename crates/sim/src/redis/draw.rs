@@ -54,11 +54,12 @@ pub fn is_account(key: &[u8]) -> bool {
 /// Without the commands that move what one before them may have changed: in a database that is spread, a front refuses them by name.
 fn without_refused(drawn: Vec<Words>) -> Vec<Words> {
     let mut before: Vec<Vec<u8>> = Vec::new();
-    let mut kept = Vec::new();
+    let mut kept: Vec<Words> = Vec::new();
     for words in drawn {
         let keys: Vec<_> = redis::keys(&words).into_iter().map(<[u8]>::to_vec).collect();
         let moves = matches!(&words[0][..], b"RENAME" | b"RENAMENX" | b"COPY" | b"MSETNX" | b"BITOP");
-        if !(moves && keys.iter().any(|key| before.contains(key))) {
+        let is_flushed = kept.iter().any(|words| matches!(&words[0][..], b"FLUSHDB" | b"FLUSHALL"));
+        if !(moves && (is_flushed || keys.iter().any(|key| before.contains(key)))) {
             before.extend(keys);
             kept.push(words);
         }
