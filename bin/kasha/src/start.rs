@@ -246,8 +246,9 @@ fn redis_addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<BTreeMap
             Ok(_) => _ = addresses.insert(node, address),
             Err(error) if is_chosen => return Err(error.into()),
             Err(_) => {
-                say!(
-                    "{address} is taken, so this cluster does not speak the Redis protocol; --redis names another port"
+                // No reader of the standard output holds up a cluster that has not begun.
+                tracing::warn!(
+                    "{address} is taken, so this cluster does not speak the Redis protocol; name another port with --redis"
                 );
                 return Ok(BTreeMap::new());
             }

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 use std::io::{Read, Write};
+use std::net::TcpListener;
 
 use kasha_process_tests::place::{Folder, free_ports, is_free};
 use kasha_process_tests::process::{
@@ -71,6 +72,8 @@ fn sigterm_and_ctrl_c_end_it_well() {
 /// Here the process cannot tell it: nobody reads its output, which is full.
 #[test]
 fn sigterm_ends_it_well_before_it_has_said_that_it_is_ready() {
+    // Taken, by this test or by another: what a start says of that is not waited for either.
+    let _taken = TcpListener::bind("127.0.0.1:6379");
     let (folder, port) = (Folder::new("stop-early"), free_ports(4));
     let (data, text) = (folder.path().to_str().unwrap(), port.to_string());
     let (mut output, mut full) = std::io::pipe().unwrap();
