@@ -225,15 +225,16 @@ impl<'a> Iterator for Items<'a> {
 /// What is wrong with them first.
 pub fn check(bytes: &[u8]) -> Result<(), BadReply> {
     let mut items = Items::of(bytes);
-    // How many replies each list still lacks, from the outside in; the whole is one.
-    let mut lacking = vec![1_u64];
+    let mut children = items.item()?.children();
+    // How many replies each list still lacks, from the outside in; the whole is one. What is no list, as most replies, takes no memory.
+    let mut lacking = if children > 0 { vec![0, children] } else { Vec::new() };
     while let Some(top) = lacking.last_mut() {
         if *top == 0 {
             lacking.pop();
             continue;
         }
         *top -= 1;
-        let children = items.item()?.children();
+        children = items.item()?.children();
         if children > 0 {
             if lacking.len() > DEPTH_MAX {
                 return Err(BadReply::Depth);

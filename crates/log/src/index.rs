@@ -91,6 +91,22 @@ impl Index {
         }
     }
 
+    /// Something of the line where the search for this hash begins: whoever reads it has the line in the processor's cache.
+    #[must_use]
+    #[inline]
+    pub fn touch(&self, hash: KeyHash) -> u64 {
+        self.line(LineId::first(self.bucket_of(tag_of(hash)))).place(0).0
+    }
+
+    /// The first entry that the search for this hash would look at in its first line: most often the one that it finds.
+    #[must_use]
+    #[inline]
+    pub fn candidate(&self, hash: KeyHash) -> Option<EntryOffset> {
+        let tag = tag_of(hash);
+        let line = self.line(LineId::first(self.bucket_of(tag)));
+        line.find(tag, |_| true).map(|place| line.place(place))
+    }
+
     /// Makes the entry at `old` the one at `new`, if it still is in this bucket. Says whether it is.
     #[must_use]
     pub fn replace_in(&mut self, bucket: IndexBucket, hash: KeyHash, old: EntryOffset, new: EntryOffset) -> bool {

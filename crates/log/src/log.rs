@@ -298,6 +298,17 @@ impl Log {
         read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize])
     }
 
+    /// Something of the entry there: whoever reads it has the entry's beginning in the processor's cache. 0: its segment is not here.
+    #[must_use]
+    #[inline]
+    pub fn touch(&self, at: EntryOffset) -> u8 {
+        let segment = match &self.head {
+            Some(head) if at.0 >= head.base => Some(head),
+            _ => self.segment(self.segment_of(at)),
+        };
+        segment.map_or(0, |segment| segment.bytes[segment.within(at.0)])
+    }
+
     fn grave(&self, at: EntryOffset) -> Option<&Segment> {
         let id = self.segment_of(at);
         self.graveyard.iter().find(|segment| segment.id == id)

@@ -9,9 +9,9 @@
 //! bytes. Clients, completion records and syncs are not known here.
 
 use kasha_log::Log;
-use kasha_types::TableId;
 use kasha_types::limits::{RESULT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
+use kasha_types::{TableId, key_hash};
 use kasha_wire::operation::{self, Answer, Axes, Bounds, Check, Item, Items, PartOperation, Parts};
 use kasha_wire::{OutcomeCode, Read, Update};
 
@@ -55,6 +55,8 @@ impl Store {
     ) -> Draft<'a> {
         let table = batch.first_table().expect("a batch has a part");
         let mut most = most.min(batch.count());
+        let first_keys = batch.iter().take(most as usize).map(|part| key_hash(part.table, part.operation.first_key()));
+        self.bring_near(log, first_keys);
         loop {
             let mut run = Run { store: self, log, table, moment, draft: Draft::new(spare), cells: 0 };
             match run.batch(batch, most) {

@@ -18,6 +18,7 @@ mod execute;
 mod expiries;
 mod graves;
 mod long_double;
+mod near;
 mod number;
 mod read;
 mod relocation;

@@ -118,11 +118,16 @@ impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        let digits = self.0.strip_prefix(b"$")?;
-        let end = digits.iter().position(|&byte| byte == b'\r')?;
-        let len = progress::number(&digits[..end]).and_then(|len| usize::try_from(len).ok())?;
-        let word = digits.get(end + 2..)?.get(..len)?;
-        self.0 = digits.get(end + 2 + len + 2..).unwrap_or_default();
+        let (len, line_len) = match progress::short_line(self.0, b'$') {
+            Some(known) => known,
+            None => {
+                let digits = self.0.strip_prefix(b"$")?;
+                let end = digits.iter().position(|&byte| byte == b'\r')?;
+                (progress::number(&digits[..end]).and_then(|len| usize::try_from(len).ok())?, end + 1)
+            }
+        };
+        let word = self.0.get(line_len + 2..)?.get(..len)?;
+        self.0 = self.0.get(line_len + 2 + len + 2..).unwrap_or_default();
         Some(word)
     }
 }

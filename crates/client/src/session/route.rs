@@ -15,11 +15,10 @@ use crate::limits;
 pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &'a [u8]))) -> (Slots, u16) {
     let (mut first, mut slots, mut count) = (None, None, 0u16);
     for_each_key(&mut |table, key| {
-        let slot = slot_of(key);
         count = count.saturating_add(1);
         slots = match slots {
-            None => Some(Slots::One(slot)),
-            Some(Slots::One(before)) if before == slot && first == Some(table) => slots,
+            None => Some(Slots::One(slot_of(key))),
+            Some(Slots::One(before)) if first == Some(table) && before == slot_of(key) => slots,
             Some(_) => Some(Slots::Several),
         };
         first.get_or_insert(table);

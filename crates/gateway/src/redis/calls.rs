@@ -427,14 +427,22 @@ fn merged_with<'r>(
     cells: &mut usize,
     out: &mut ReplyWriter<'_>,
 ) {
+    const UNREADABLE: Item<'_> =
+        Item::Error("ERR the server's result cannot be read; run the same version of Kasha everywhere");
+    let is_readable = |reply: &&[u8]| check(reply).is_ok();
+    if let Merge::One = merge {
+        return match parts.next().filter(is_readable) {
+            Some(reply) => out.0.extend_from_slice(reply),
+            None => out.item(UNREADABLE),
+        };
+    }
     let replies: Vec<&[u8]> = parts.take(merge.parts()).collect();
-    if replies.len() < merge.parts() || replies.iter().any(|reply| check(reply).is_err()) {
-        return out
-            .item(Item::Error("ERR the server's result cannot be read; run the same version of Kasha everywhere"));
+    if replies.len() < merge.parts() || !replies.iter().all(is_readable) {
+        return out.item(UNREADABLE);
     }
     match merge {
         Merge::Fixed(reply) => out.0.extend_from_slice(reply),
-        Merge::One => out.0.extend_from_slice(replies[0]),
+        Merge::One => unreachable!("told above"),
         Merge::Sum(_) => {
             let number = |reply: &&[u8]| match Items::of(reply).next() {
                 Some(Ok(Item::Number(number))) => number,

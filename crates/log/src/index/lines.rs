@@ -68,6 +68,11 @@ impl Line {
         None
     }
 
+    /// What is said there: an entry, or that there is none.
+    pub(super) fn place(&self, place: u8) -> EntryOffset {
+        self.at[usize::from(place)]
+    }
+
     /// The tag and the entry there, if there is one.
     pub(super) fn get(&self, place: u8) -> Option<(u32, EntryOffset)> {
         let at = *self.at.get(usize::from(place))?;

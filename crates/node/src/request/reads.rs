@@ -204,6 +204,7 @@ impl<'p, 's> ReadPath<'p, 's> {
             // R10.12: lifetimes count from what clients take the time for, and so does what is told of the rest. So nobody is told more
             // than it has said itself.
             let now = core.moment(core.told_time.nearest(shown).max(core.counted.time()));
+            state.store.bring_near(&copy.log, core.scratch.footprint.iter().copied());
             let draft = state.store.query(&copy.log, now, (queries, parts_max), spare);
             let is_small = draft.result().len() <= RESULT_BYTES_MAX;
             core.scratch.result.clear();

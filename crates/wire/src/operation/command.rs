@@ -48,18 +48,24 @@ fn take_word<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
 
 impl<'a> Command<'a> {
     pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let command = Self::take_checked(reader)?;
+        let Self { row, count, .. } = command;
+        if !row.arity.allows(count as usize + 1) || (row.is_of_table() && count != 1) {
+            return Err(DecodeError::Invalid("the number of a command's words"));
+        }
+        command.check_limits().map_err(|_| DecodeError::TooLarge("a key of a command, or their number"))?;
+        Ok(command)
+    }
+
+    /// One that was checked when it was decoded.
+    pub(super) fn take_checked(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let (number, count) = (CommandNumber(reader.take()?), reader.take::<u32>()?);
         let row = kasha_commands::Command::of_number(number).ok_or(DecodeError::Invalid("a command's number"))?;
         let before = reader.rest();
         for _ in 0..count {
             take_word(reader)?;
         }
-        let command = Self { row, count, words: &before[..before.len() - reader.rest().len()] };
-        if !row.arity.allows(count as usize + 1) || (row.is_of_table() && count != 1) {
-            return Err(DecodeError::Invalid("the number of a command's words"));
-        }
-        command.check_limits().map_err(|_| DecodeError::TooLarge("a key of a command, or their number"))?;
-        Ok(command)
+        Ok(Self { row, count, words: &before[..before.len() - reader.rest().len()] })
     }
 
     /// What is said of it.
@@ -144,7 +150,18 @@ impl<'a> Command<'a> {
         self.words.len()
     }
 
+    #[inline]
     pub(super) fn check_limits(&self) -> Result<(), Excess> {
+        if let [key] = self.row.keys
+            && key.is_first()
+            && let Some(key) = self.words().next()
+        {
+            return if key.len() <= KEY_BYTES_MAX { Ok(()) } else { Err(Excess::Key) };
+        }
+        self.check_limits_of_keys()
+    }
+
+    fn check_limits_of_keys(&self) -> Result<(), Excess> {
         if !(1..=OPERATION_KEYS_MAX).contains(&self.keys()) {
             return Err(Excess::KeyCount);
         }

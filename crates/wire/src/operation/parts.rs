@@ -80,19 +80,31 @@ impl Summary {
     /// One more part; `first`: the table of the first.
     #[inline]
     fn add(&mut self, part: &Part<'_>, first: TableId) {
-        let (is_check, only_reads, is_of_table) = match part.operation {
-            PartOperation::Read(_) => (false, true, false),
-            PartOperation::Command(command) => (false, !command.changes(), command.is_of_table()),
-            PartOperation::Update(_) => (false, false, false),
-            PartOperation::Check(_) => (true, false, false),
+        let (is_check, only_reads) = match part.operation {
+            PartOperation::Read(_) => (false, true),
+            PartOperation::Command(command) => return self.add_command(&command, part.table == first),
+            PartOperation::Update(_) => (false, false),
+            PartOperation::Check(_) => (true, false),
         };
         self.have_lifetime |= part.operation.has_lifetime();
         self.know_time_of_day |= part.operation.knows_time_of_day();
         self.only_free &= part.operation.only_frees();
         self.level = self.level.max(part.operation.row().level);
-        self.touch_everything |= is_of_table;
-        self.can_be_a_batch &= part.table == first && !is_check && !is_of_table;
+        self.can_be_a_batch &= part.table == first && !is_check;
         self.only_read &= only_reads;
+    }
+
+    /// One more part, a command. `is_of_first`: of the same table as the first part.
+    #[inline]
+    fn add_command(&mut self, command: &Command<'_>, is_of_first: bool) {
+        let is_of_table = command.is_of_table();
+        self.have_lifetime |= command.row().knows_time();
+        self.know_time_of_day |= command.knows_time_of_day();
+        self.only_free &= command.only_frees();
+        self.level = self.level.max(COMMAND_ROW.level);
+        self.touch_everything |= is_of_table;
+        self.can_be_a_batch &= is_of_first && !is_of_table;
+        self.only_read &= !command.changes();
     }
 }
 
@@ -316,6 +328,16 @@ fn take_part<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, DecodeError> {
     Ok(Part { table, operation: PartOperation::build(code, reader)? })
 }
 
+/// A part of those that were checked when they were decoded.
+fn take_checked<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, DecodeError> {
+    let (table, code) = (reader.take()?, reader.take()?);
+    let operation = match code {
+        COMMAND_CODE => PartOperation::Command(Command::take_checked(reader)?),
+        _ => PartOperation::build(code, reader)?,
+    };
+    Ok(Part { table, operation })
+}
+
 impl<'a> Parts<'a> {
     /// Apart, so that the decoding of other operations is compiled into its callers.
     #[cold]
@@ -330,9 +352,18 @@ impl<'a> Parts<'a> {
         }
         let (bytes, mut summary, mut keys, mut first) = (reader.rest(), Summary::EMPTY, 0, None);
         for _ in 0..count {
-            let part = take_part(reader)?;
-            summary.add(&part, *first.get_or_insert(part.table));
-            keys += part.operation.keys();
+            let (table, code) = (reader.take()?, reader.take()?);
+            let first = *first.get_or_insert(table);
+            // A command is not made a part, which is large, before somebody needs one.
+            if code == COMMAND_CODE {
+                let command = Command::decode(reader)?;
+                summary.add_command(&command, table == first);
+                keys += command.keys();
+            } else {
+                let part = Part { table, operation: PartOperation::build(code, reader)? };
+                summary.add(&part, first);
+                keys += part.operation.keys();
+            }
         }
         if keys > OPERATION_KEYS_MAX {
             return Err(DecodeError::TooLarge("the number of keys"));
@@ -382,7 +413,7 @@ impl<'a> Parts<'a> {
     /// If a value exceeds its limit: see [`Update::check_limits`].
     pub fn iter(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
         let mut reader = Reader::new(self.bytes);
-        (0..self.count).map(move |_| take_part(&mut reader).expect("checked when decoded"))
+        (0..self.count).map(move |_| take_checked(&mut reader).expect("checked when decoded"))
     }
 
     /// Calls `each` with every key and its table. Apart, and not visited as an operation's key is, so that the visit of another
@@ -390,9 +421,17 @@ impl<'a> Parts<'a> {
     #[cold]
     #[inline(never)]
     pub(super) fn for_each_key(&self, each: &mut dyn FnMut(TableId, &'a [u8])) {
-        for part in self.iter() {
-            part.operation.for_each_key(|key| each(part.table, key));
-        }
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count)
+            .try_for_each(|_| {
+                let (table, code) = (reader.take()?, reader.take()?);
+                match code {
+                    COMMAND_CODE => Command::take_checked(&mut reader)?.for_each_key(|key| each(table, key)),
+                    _ => PartOperation::build(code, &mut reader)?.for_each_key(|key| each(table, key)),
+                }
+                Ok::<_, DecodeError>(())
+            })
+            .expect("checked when decoded");
     }
 
     /// The table of the first part. `None`: there is no part.
@@ -417,7 +456,7 @@ impl<'a> Parts<'a> {
         let (mut reader, mut summary) = (Reader::new(self.bytes), Summary::EMPTY);
         let mut skip = |parts: u32| {
             (summary, _) = (0..parts).fold((Summary::EMPTY, None), |(mut summary, mut first), _| {
-                let part = take_part(&mut reader).expect("checked when decoded");
+                let part = take_checked(&mut reader).expect("checked when decoded");
                 summary.add(&part, *first.get_or_insert(part.table));
                 (summary, first)
             });
@@ -514,8 +553,8 @@ impl PartsBuffer {
             self.bytes.truncate(before);
             return None;
         };
-        let (keys, part) = (command.keys(), Part { table, operation: PartOperation::Command(command) });
-        self.summary.add(&part, first);
+        let keys = command.keys();
+        self.summary.add_command(&command, table == first);
         debug_assert!(Command::decode(&mut Reader::new(&self.bytes[begin..])).is_ok());
         self.count += 1;
         Some(keys)

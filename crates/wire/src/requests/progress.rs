@@ -2,6 +2,9 @@
 
 use super::{BadRequest, LINE_BYTES_MAX, REQUEST_BYTES_KEPT, WORD_BYTES_KEPT, WORD_BYTES_MAX, WORDS_MAX};
 
+/// Digits of the number in a short line.
+const DIGITS_OF_SHORT: usize = 4;
+
 /// What is known of the request that a stream's next bytes are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
@@ -57,6 +60,24 @@ pub(super) fn line(bytes: &[u8], searched: usize) -> Option<&[u8]> {
     (end + 2 <= bytes.len()).then(|| &bytes[..end])
 }
 
+/// The number of a line that begins with this mark, and how long the line is without its end. `None`: it is no short line, as almost every one
+/// is, or its end has not come; then it has to be looked at more closely.
+#[inline]
+pub(super) fn short_line(bytes: &[u8], mark: u8) -> Option<(usize, usize)> {
+    let (&first, rest) = bytes.split_first()?;
+    let mut number = 0;
+    for (at, &byte) in rest.iter().enumerate().take(DIGITS_OF_SHORT + 1) {
+        match byte {
+            b'1'..=b'9' => number = number * 10 + usize::from(byte - b'0'),
+            b'0' if at > 0 => number *= 10,
+            // Of the line's end, the second byte may be any, as in Redis.
+            b'\r' if at > 0 && first == mark && rest.len() > at + 1 => return Some((number, at + 1)),
+            _ => return None,
+        }
+    }
+    None
+}
+
 impl Progress {
     /// Looks at more of the request that `bytes` begin with.
     pub(super) fn go_on(&mut self, bytes: &[u8]) -> Parsed {
@@ -79,9 +100,13 @@ impl Progress {
     }
 
     fn go_on_with_words(&mut self, bytes: &[u8]) -> Result<Parsed, BadRequest> {
-        let mut missing = match self.missing {
-            Some(missing) => missing,
-            None => {
+        let mut missing = match (self.missing, short_line(bytes, b'*')) {
+            (Some(missing), _) => missing,
+            (None, Some((count, len))) => {
+                self.pass(len + 2);
+                u32::try_from(count).expect("a few digits")
+            }
+            (None, None) => {
                 let Some(line) = self.line(bytes, BadRequest::LongCount)? else { return Ok(Parsed::More) };
                 let count = number(&line[1..]).filter(|&count| count <= WORDS_MAX).ok_or(BadRequest::Count)?;
                 self.pass(line.len() + 2);
@@ -93,15 +118,21 @@ impl Progress {
         };
         while missing > 0 {
             self.missing = Some(missing);
-            let Some(line) = self.line(bytes, BadRequest::LongLength)? else { return Ok(Parsed::More) };
-            let (len, end) = (length(line)?, self.at + line.len() + 2);
+            let (len, line_len) = match short_line(&bytes[self.at..], b'$') {
+                Some(known) => known,
+                None => {
+                    let Some(line) = self.line(bytes, BadRequest::LongLength)? else { return Ok(Parsed::More) };
+                    (length(line)?, line.len())
+                }
+            };
+            let end = self.at + line_len + 2;
             if len > WORD_BYTES_KEPT || end + len + 2 > REQUEST_BYTES_KEPT {
                 return Ok(Parsed::TooLarge { len: self.at, missing });
             }
             if end + len + 2 > bytes.len() {
                 return Ok(Parsed::More);
             }
-            self.pass(line.len() + 2 + len + 2);
+            self.pass(line_len + 2 + len + 2);
             missing -= 1;
         }
         Ok(Parsed::Whole { len: self.at })

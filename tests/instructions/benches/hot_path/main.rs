@@ -4,6 +4,7 @@
 #![allow(missing_docs, reason = "the macros make public functions without any")]
 
 mod core;
+mod front;
 mod load;
 mod rehearsal;
 
@@ -14,6 +15,7 @@ use kasha_types::NodeId;
 use kasha_wire::frame::Kind;
 
 use crate::core::{Core, Turn};
+use crate::front::{Command, Programs};
 use crate::load::Operation;
 use crate::rehearsal::{Layout, Rehearsal};
 
@@ -132,6 +134,49 @@ fn coordinated() -> Run {
     Run::of(&rehearsal, 1, first).expecting(&[(Kind::Answer, ALL), (Kind::Message, 4..=1024)])
 }
 
+/// A core with a front, in the state after its earlier turns, and the turns that are counted.
+struct RedisRun {
+    core: Core<front::Both>,
+    turns: Vec<Turn>,
+    /// What must be sent to programs.
+    reply_bytes: u64,
+}
+
+fn redis(command: Command) -> RedisRun {
+    let mut programs = Programs::warm();
+    let first = programs.turns().len();
+    programs.send(command, OPERATIONS, BATCH);
+    let (before, counted) = programs.turns().split_at(first);
+    let mut core = front::core();
+    before.iter().for_each(|turn| core.turn(turn));
+    core.sink = core::Sink::new();
+    RedisRun { core, turns: counted.to_vec(), reply_bytes: OPERATIONS * command.reply_bytes() }
+}
+
+fn redis_set() -> RedisRun {
+    redis(Command::Set)
+}
+
+fn redis_get() -> RedisRun {
+    redis(Command::Get)
+}
+
+fn check_redis(run: RedisRun) {
+    assert_eq!(run.core.sink.reply_bytes, run.reply_bytes);
+    black_box(run.core.sink.bytes);
+}
+
+// Commands of the Redis protocol, as many in a pipeline as are gathered into one call.
+#[library_benchmark]
+#[bench::redis_set(setup = redis_set, teardown = check_redis)]
+#[bench::redis_get(setup = redis_get, teardown = check_redis)]
+fn counted_redis(mut run: RedisRun) -> RedisRun {
+    for turn in &run.turns {
+        run.core.turn(turn);
+    }
+    run
+}
+
 /// A core that refuses everything would be fast, so the frames that it sent are checked.
 fn check(run: Run) {
     let sent = &run.core.sink.frames;
@@ -162,7 +207,7 @@ fn counted(mut run: Run) -> Run {
     run
 }
 
-library_benchmark_group!(name = hot_path, benchmarks = counted);
+library_benchmark_group!(name = hot_path, benchmarks = [counted, counted_redis]);
 
 main!(
     // Only instructions are counted; caches are not simulated.

@@ -172,7 +172,7 @@ impl Rehearsal {
         self.now = Tick(self.now.0 + nanos);
         let arrived: Vec<_> = self.arriving.iter_mut().map(std::mem::take).collect();
         for (index, received) in arrived.into_iter().enumerate() {
-            let turn = Turn { now: self.now, received };
+            let turn = Turn { now: self.now, received, requests: Vec::new() };
             self.cores[index].turn(&turn);
             self.turns[index].push(turn);
             let from = Endpoint::Core(core_id(index));
