@@ -42,7 +42,8 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
 use crate::limits::{
-    REPLIED_WITHIN, TURN_BYTES_MAX, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT,
+    GOES_ON_WITHIN, REPLIED_WITHIN, TURN_BYTES_MAX, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX,
+    WAITING_REQUESTS_LIMIT,
 };
 use crate::resp::Protocol;
 use calls::Expected;
@@ -537,6 +538,10 @@ impl RedisFront {
                 counts.commands += 1;
             }
             connection.tell(conn, scratch, counts, out);
+            if let Some(next) = requests.front_mut() {
+                next.sent = scratch.is_empty().then(|| next.sent.unwrap_or(batch.sent));
+                next.goes_alone |= next.sent.is_some_and(|sent| now.since(sent) > GOES_ON_WITHIN);
+            }
             let before = connection.bytes;
             let is_failed = result.is_err();
             for request in &mut requests {
@@ -591,8 +596,14 @@ impl Front<Session> for RedisFront {
             let number = number.and_then(kasha_wire::requests::number);
             connection.protocol = number.and_then(Protocol::from_number).unwrap_or(connection.protocol);
         }
-        let request =
-            Waiting { bytes: bytes.to_vec(), is_cut: !is_whole, since: now, is_answered: None, goes_alone: false };
+        let request = Waiting {
+            bytes: bytes.to_vec(),
+            is_cut: !is_whole,
+            since: now,
+            is_answered: None,
+            goes_alone: false,
+            sent: None,
+        };
         let cost = request.cost();
         connection.push_back(request);
         if !connection.is_unheard && connection.has_enough() {

@@ -285,6 +285,40 @@ fn r10_18_what_nobody_will_ever_know_is_in_nobodys_way() {
     assert!(!world.said.starts_with("-TRYAGAIN it waited for what others do not answer"), "{}", world.said);
 }
 
+/// The result of a batch that ended before its first part.
+fn early() -> Vec<u8> {
+    [&[OutcomeCode::Done as u8][..], &0_u32.to_le_bytes()].concat()
+}
+
+/// A batch may end early late: then its commands have not begun anew, for who sent them waits all the while.
+#[test]
+fn r10_2_a_command_that_did_not_run_with_others_has_the_time_that_is_left() {
+    for (early_at, told_at) in [(90, 1_800), (1_100, 1_800)] {
+        let mut world = world();
+        let mut last = world.update(&["INCR", "visits"]);
+        world.tick(early_at);
+        last = world.updates().pop().unwrap_or(last); // the session asks again
+        world.answer(&last, &early());
+        assert_eq!((world.updates().len(), &world.said[..]), (1, ""), "it goes again");
+        let mut passed = early_at;
+        while world.said.is_empty() {
+            world.tick(10);
+            passed += 10;
+        }
+        assert!(world.said.starts_with("-UNKNOWN ") && world.said.ends_with("+PONG\r\n"), "{}", world.said);
+        assert!(passed <= told_at + 10, "told after {passed} ms");
+    }
+    let mut world = world();
+    let mut last = world.update(&["INCR", "visits"]);
+    world.tick(1_190);
+    last = world.updates().pop().unwrap_or(last);
+    world.answer(&last, &early());
+    let sent = world.updates().remove(0);
+    world.tick(5);
+    world.answer(&sent, &number(1));
+    assert_eq!(world.said, ":1\r\n+PONG\r\n");
+}
+
 /// More could not be checked, and each is kept.
 #[test]
 fn r10_7_so_many_keys_are_watched_and_no_more() {

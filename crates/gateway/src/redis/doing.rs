@@ -241,7 +241,11 @@ impl Doing<'_> {
             calls::merged(&mut std::iter::empty(), &split.merge, &mut ReplyWriter(self.scratch));
             return Begun::Answered(Some(is_answered));
         }
-        match together.call(self.now, &Sending::new(self.now, once), self.session, self.out) {
+        let sending = Sending::new(request.sent.unwrap_or(self.now), once);
+        if sending.until <= self.now {
+            return self.reply(Item::Error(TRY_AGAIN));
+        }
+        match together.call(self.now, &sending, self.session, self.out) {
             Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
                 self.session.abandon(called.call);
                 ReplyWriter(self.scratch).item(Item::Ok);

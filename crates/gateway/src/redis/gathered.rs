@@ -100,6 +100,7 @@ struct Open {
 /// A call of several connections' commands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
+    pub sent: Tick,
     pub table: TableId,
     pub shares: Vec<Share>,
 }
@@ -151,7 +152,7 @@ impl Gathered {
                 Access::Reads => session.query_commands(now, &open.parts, deadline, out),
                 Access::Changes => session.run_commands(now, &open.parts, &options, out),
             };
-            (call, Batch { table, shares: open.shares })
+            (call, Batch { sent: now, table, shares: open.shares })
         })
         .collect()
     }

@@ -164,7 +164,8 @@ fn put_together(doing: &Doing<'_>, said: &mut [Asked], watched: &[Watched]) -> R
 fn one_by_one(doing: &mut Doing<'_>, connection: &mut Connection, is_answered: Option<bool>) -> Begun {
     let requests = connection.queued.take().expect("the caller looked").requests;
     doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
-    let begins_anew = |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false };
+    let begins_anew =
+        |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false, sent: None };
     requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
     Begun::Answered(is_answered)
 }
