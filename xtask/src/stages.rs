@@ -41,7 +41,7 @@ const STAGES: &[Stage] = &[
     stage("docs", 20, docs),
     stage("models", 20, models),
     stage("sim", 190, sim),
-    stage("instructions", 75, count_instructions),
+    stage("instructions", 30, count_instructions),
     Stage { turn: Turn::Alone, ..stage("rounds", 45, rounds) },
 ];
 
