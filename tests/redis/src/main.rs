@@ -48,8 +48,8 @@ struct Arguments {
 /// Requests of one stream.
 const STREAM: usize = 400;
 
-/// Requests that are sent in one piece, at most: of one stream one of these.
-const PIPELINES: [u64; 3] = [4, 16, 64];
+/// Requests that are sent in one piece, at most: of one stream one of these. Most replies are compared where many come at once.
+const PIPELINES: [u64; 5] = [4, 16, 64, 64, 256];
 
 /// How often it is told how far the comparison has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
