@@ -42,8 +42,7 @@ use kasha_wire::outcome::each_part;
 use kasha_wire::requests::Request;
 
 use crate::limits::{
-    GOES_ON_WITHIN, REPLIED_WITHIN, TURN_BYTES_MAX, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX,
-    WAITING_REQUESTS_LIMIT,
+    REPLIED_WITHIN, TURN_BYTES_MAX, WAITING_BYTES_LIMIT, WAITING_BYTES_TOTAL_MAX, WAITING_REQUESTS_LIMIT,
 };
 use crate::resp::Protocol;
 use calls::Expected;
@@ -227,6 +226,7 @@ impl RedisFront {
                     connection.blocked_until = request.since.after(REPLIED_WITHIN);
                     self.blocked.insert((connection.blocked_until, conn));
                     connection.blocked = Some(by);
+                    request.begun.get_or_insert(now);
                     connection.push_front(request);
                     match by {
                         Blocked::Table(database) => {
@@ -539,8 +539,7 @@ impl RedisFront {
             }
             connection.tell(conn, scratch, counts, out);
             if let Some(next) = requests.front_mut() {
-                next.sent = scratch.is_empty().then(|| next.sent.unwrap_or(batch.sent));
-                next.goes_alone |= next.sent.is_some_and(|sent| now.since(sent) > GOES_ON_WITHIN);
+                next.begun = scratch.is_empty().then(|| next.begun.unwrap_or(batch.sent));
             }
             let before = connection.bytes;
             let is_failed = result.is_err();
@@ -602,7 +601,7 @@ impl Front<Session> for RedisFront {
             since: now,
             is_answered: None,
             goes_alone: false,
-            sent: None,
+            begun: None,
         };
         let cost = request.cost();
         connection.push_back(request);

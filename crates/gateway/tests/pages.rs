@@ -165,18 +165,30 @@ impl World {
     /// A request, and a PING behind it.
     pub(super) fn ask(&mut self, words: &[&str]) {
         self.said.clear();
-        for words in [words, &["PING"]] {
-            let mut bytes = format!("*{}\r\n", words.len());
-            words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
-            let mut cutter = kasha_wire::requests::RequestCutter::default();
-            let Self { front, effects, now, conn, .. } = self;
-            _ = cutter.feed(bytes.as_bytes(), |cut| {
-                let kasha_wire::requests::Cut::Request(request) = cut else { panic!("it is a request") };
-                front.step(*now, Input::Request { from: *conn, bytes: request.bytes(), is_whole: true }, effects);
-                kasha_wire::cutter::Verdict::Continue
-            });
+        let conn = self.conn;
+        [words, &["PING"]].into_iter().for_each(|words| self.hear(conn, words));
+        self.end_turn();
+    }
+
+    /// Requests in one turn, each on a connection of its own.
+    pub(super) fn ask_each(&mut self, requests: &[&[&str]]) {
+        self.said.clear();
+        for (conn, words) in (CONN.0..).map(ConnId).zip(requests) {
+            self.hear(conn, words);
         }
         self.end_turn();
+    }
+
+    fn hear(&mut self, from: ConnId, words: &[&str]) {
+        let mut bytes = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+        let mut cutter = kasha_wire::requests::RequestCutter::default();
+        let Self { front, effects, now, .. } = self;
+        _ = cutter.feed(bytes.as_bytes(), |cut| {
+            let kasha_wire::requests::Cut::Request(request) = cut else { panic!("it is a request") };
+            front.step(*now, Input::Request { from, bytes: request.bytes(), is_whole: true }, effects);
+            kasha_wire::cutter::Verdict::Continue
+        });
     }
 
     /// The page that is asked for, and which node it is asked of; answers it.

@@ -171,9 +171,9 @@ pub struct Waiting {
     pub is_answered: Option<bool>,
     /// It would have had to wait, or together with others it could not run.
     pub goes_alone: bool,
-    /// When it was sent first, if it did not run then and its connection was told nothing since: its program's patience counts from there
-    /// (R10.2).
-    pub sent: Option<Tick>,
+    /// When it began first, if it had to wait or did not run then, and its connection was told nothing since: its program's patience counts from
+    /// there (R10.2).
+    pub begun: Option<Tick>,
 }
 
 impl Waiting {

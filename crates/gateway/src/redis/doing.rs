@@ -11,6 +11,8 @@ use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::requests::Request;
 
+use crate::limits::GOES_ON_WITHIN;
+
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, TablesAsked, Waiting};
 use super::counts::Counts;
@@ -175,8 +177,9 @@ impl Doing<'_> {
         if self.unknown.has(conn, || calls::keys_of(table, row, words)) {
             return Begun::Blocked(Blocked::Unknown);
         }
+        let is_late = request.begun.is_some_and(|begun| self.now.since(begun) > GOES_ON_WITHIN);
         let shard = match calls::shard_of(row, words, table, self.session) {
-            Ok(Some(shard)) if !request.goes_alone && row.command != Name::Lcs => shard,
+            Ok(Some(shard)) if !request.goes_alone && !is_late && row.command != Name::Lcs => shard,
             Ok(_) => return self.begin_alone(connection, (row, words), table, request, None),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table | NoCall::Moves) => return Begun::Blocked(Blocked::Table(database)),
@@ -241,9 +244,11 @@ impl Doing<'_> {
             calls::merged(&mut std::iter::empty(), &split.merge, &mut ReplyWriter(self.scratch));
             return Begun::Answered(Some(is_answered));
         }
-        let sending = Sending::new(request.sent.unwrap_or(self.now), once);
+        // Who is not answered is not waited for.
+        let sending = Sending::new(request.begun.filter(|_| is_answered).unwrap_or(self.now), once);
         if sending.until <= self.now {
-            return self.reply(Item::Error(TRY_AGAIN));
+            ReplyWriter(self.scratch).item(Item::Error(TRY_AGAIN));
+            return Begun::Answered(Some(is_answered));
         }
         match together.call(self.now, &sending, self.session, self.out) {
             Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {

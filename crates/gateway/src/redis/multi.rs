@@ -165,7 +165,7 @@ fn one_by_one(doing: &mut Doing<'_>, connection: &mut Connection, is_answered: O
     let requests = connection.queued.take().expect("the caller looked").requests;
     doing.reply(Item::List(u32::try_from(requests.len()).expect("a limit")));
     let begins_anew =
-        |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false, sent: None };
+        |bytes| Waiting { bytes, is_cut: false, since: doing.now, is_answered: None, goes_alone: false, begun: None };
     requests.into_iter().rev().for_each(|bytes| connection.push_front(begins_anew(bytes)));
     Begun::Answered(is_answered)
 }
