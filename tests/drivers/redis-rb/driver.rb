@@ -133,7 +133,8 @@ class Counting
     value = client.incr(key)
     tally["acknowledged"] += 1
     value
-  rescue Redis::BaseError => error
+  # A system's error comes as it is when the server dies while a connection is made.
+  rescue Redis::BaseError, SystemCallError => error
     tally[kind(error)] += 1
     @errors["#{error.class}: #{error.message}"] += 1
     sleep(0.01)
