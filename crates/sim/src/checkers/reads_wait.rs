@@ -264,7 +264,7 @@ mod tests {
         {
             let mut watch = watch();
             let keys: Vec<KeyHash> = keys.iter().map(|&key| hash(key)).collect();
-            watch.on_read(id(1), TERM, &[keys.clone()], false);
+            watch.on_read(id(1), TERM, std::slice::from_ref(&keys), false);
             watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
             watch.on_answer(id(1), &[]);
             assert_eq!(watch.take_violations().len(), found, "{keys:?}, synced to {acked}");
