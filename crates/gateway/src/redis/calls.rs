@@ -233,9 +233,9 @@ pub struct Sending<'k> {
 }
 
 impl<'k> Sending<'k> {
-    /// Once, and within the time that a command has. `sent`: when it was sent first, or now.
-    pub fn new(sent: Tick, once: Option<OperationKey<'k>>) -> Self {
-        Self { until: sent.after(COMMAND_DEADLINE), once, again: Again::BySession }
+    /// Once, and within the time that a command has. `begun`: when it began first, or now.
+    pub fn new(begun: Tick, once: Option<OperationKey<'k>>) -> Self {
+        Self { until: begun.after(COMMAND_DEADLINE), once, again: Again::BySession }
     }
 }
 

@@ -11,8 +11,6 @@ use kasha_types::{ConnId, TableId, Tick};
 use kasha_wire::operation::PartsBuffer;
 use kasha_wire::requests::Request;
 
-use crate::limits::GOES_ON_WITHIN;
-
 use super::calls::{self, Expected, NoCall, OperationKey, Sending, Together};
 use super::connection::{Blocked, Connection, Outstanding, TablesAsked, Waiting};
 use super::counts::Counts;
@@ -23,6 +21,7 @@ use super::rows::row_of;
 use super::unknown::{Touched, Unknown, Watched};
 use super::whole::{Asking, Next, Whole};
 use super::{flush, local, multi, tables};
+use crate::limits::GOES_ON_WITHIN;
 
 /// What a request is begun with.
 pub(super) struct Doing<'d> {

@@ -100,6 +100,7 @@ struct Open {
 /// A call of several connections' commands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// When its call was made.
     pub sent: Tick,
     pub table: TableId,
     pub shares: Vec<Share>,
