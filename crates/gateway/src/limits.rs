@@ -9,8 +9,8 @@ pub const COMMAND_DEADLINE: Duration = Duration::from_millis(1200);
 /// How much longer a command may take that is cancelled, until its connection is told that its outcome is unknown (R10.2).
 pub const CANCEL_GRACE: Duration = Duration::from_millis(600);
 
-/// A command that had to wait, or whose batch ended before it, goes together with others if that took no longer than this, and has all its time again: it is
-/// told something before programs give up. Later it goes alone, with the time that is left.
+/// A command that had to wait, or whose batch ended before it, goes together with others if that took no longer than this. They have the time that is left
+/// to it, which is nearly all of theirs. Later it goes alone.
 pub const GOES_ON_WITHIN: Duration = Duration::from_millis(100);
 
 /// Within this a request of the Redis protocol is told something: Jedis gives up after two seconds (R10.2).

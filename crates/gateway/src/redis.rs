@@ -539,7 +539,7 @@ impl RedisFront {
             }
             connection.tell(conn, scratch, counts, out);
             if let Some(next) = requests.front_mut() {
-                next.begun = scratch.is_empty().then(|| next.begun.unwrap_or(batch.sent));
+                next.begun = scratch.is_empty().then(|| next.begun.unwrap_or(batch.since));
             }
             let before = connection.bytes;
             let is_failed = result.is_err();

@@ -28,7 +28,7 @@ fn body(rpc: (u64, u64), commands: &[&str], begun: u64) -> Vec<u8> {
     let parts = parts(commands);
     let update = Update::Transaction { parts: parts.as_parts() };
     Core::body_with(rpc, rpc.1, None, &update, |head| {
-        head.begun = ClusterTime(if update.has_lifetime() { begun } else { 0 });
+        head.begun = ClusterTime(if update.says_begun() { begun } else { 0 });
     })
 }
 

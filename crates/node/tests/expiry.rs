@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::cluster::{Cluster, LIST};
-use crate::common::{Core, Heard};
+use crate::common::{Core, Heard, ended};
 use kasha_log::EntryKind;
 use kasha_types::{ClusterTime, ListVersion};
 use kasha_wire::operation::{Condition, Lifetime};
@@ -209,4 +209,24 @@ fn r10_12_nothing_else_ends_by_what_is_counted() {
     cluster.it_is(100_001);
     let late = cluster.send(2, LIST, &increment(3));
     assert!(matches!(late[..], [Heard::Refused(_)]), "{late:?}");
+}
+
+#[test]
+fn r10_12_a_replay_ends_what_was_over_when_its_request_was_begun() {
+    ended::a_replay_ends_what_was_over_when_its_request_was_begun();
+}
+
+#[test]
+fn r10_12_a_replay_ends_nothing_else() {
+    ended::a_replay_ends_nothing_else();
+}
+
+#[test]
+fn r10_12_who_has_seen_what_was_over_is_told_it_synced() {
+    ended::who_has_seen_what_was_over_is_told_it_synced();
+}
+
+#[test]
+fn r10_12_a_replay_ends_nothing_before_its_time() {
+    ended::a_replay_ends_nothing_before_its_time();
 }

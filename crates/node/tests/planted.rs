@@ -6,7 +6,7 @@
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
-use crate::common::{batches, stories};
+use crate::common::{batches, ended, stories};
 use kasha_types::planted::{self, Bug};
 
 /// The bug, the story, and what the story says then.
@@ -18,6 +18,12 @@ const NOTICED: &[(Bug, fn(), &str)] = &[
     (Bug::EarlyEndFast, batches::an_early_end_is_told_when_it_is_synced, "told before it was synced"),
     (Bug::EarlyEndUnrecorded, batches::how_far_it_came_is_an_outcome, "a delayed copy has run"),
     (Bug::ReplayEndsEarly, batches::a_replay_runs_it_whole_or_not_at_all, "a replay has ended early"),
+    (
+        Bug::ReplayEndsNothing,
+        ended::a_replay_ends_what_was_over_when_its_request_was_begun,
+        "a replay has seen what was over long before",
+    ),
+    (Bug::EndedToldUnsynced, ended::who_has_seen_what_was_over_is_told_it_synced, "told without a sync"),
 ];
 
 #[test]

@@ -87,7 +87,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::FlushForgetsVersions, Scenario::Redis, 120, "redis_serializable"),
     caught(Bug::WatchBlind, Scenario::Redis, 20, "redis_serializable"),
     caught(Bug::WatchFailedUnnoticed, Scenario::Redis, 300, "watch_sees"),
-    caught(Bug::MovedUnchecked, Scenario::Redis, 60, "redis_serializable"),
+    caught(Bug::MovedUnchecked, Scenario::Redis, 200, "redis_serializable"),
     caught(Bug::EndLeftBehind, Scenario::Redis, 60, "redis_serializable"),
     caught(Bug::TimeOfRun, Scenario::Redis, 300, "replays_alike"),
     caught(Bug::UnixEndRounded, Scenario::Redis, 3, "ends_exact"),
@@ -255,6 +255,8 @@ mod tests {
         Bug::EarlyEndFast,
         Bug::EarlyEndUnrecorded,
         Bug::ReplayEndsEarly,
+        Bug::ReplayEndsNothing,
+        Bug::EndedToldUnsynced,
         Bug::LaterRunsAheadOfUnknown,
     ];
 

@@ -342,6 +342,10 @@ bugs! {
     ExpiryUngated = "expiry_ungated",
     /// R5.2: a new primary ends values by its clock before it runs what a witness holds.
     ExpiryInReplay = "expiry_in_replay",
+    /// R10.12: a new primary ends nothing that the log does not end, whenever what a witness holds was begun.
+    ReplayEndsNothing = "replay_ends_nothing",
+    /// R10.12: who has seen a value that was over when the request was begun is told without a sync.
+    EndedToldUnsynced = "ended_told_unsynced",
     /// Section 10: a page of a listing ends, and the next one begins further on.
     CursorSkips = "cursor_skips",
     /// Section 10: a listing does not wait for what is pending over several shards when it comes.

@@ -43,8 +43,8 @@ const CODE_AT: usize = 32;
 const KEY_LEN_AT: usize = 33;
 /// Where it stands which part was named first, and, in the highest bits, what else there is.
 const FLAGS_AT: usize = 34;
-/// A lifetime begins.
-const HAS_LIFETIME: u16 = 1 << 15;
+/// It says when it was begun.
+const HAS_BEGUN: u16 = 1 << 15;
 /// The client says what the operation key stands for.
 const IS_SAID: u16 = 1 << 14;
 /// What was refused keeps nothing under the operation key.
@@ -90,8 +90,9 @@ pub struct BodyHead {
     pub lease_expiry: ClusterTime,
     /// Past this time the request is refused as unprovable; 0 without an operation key (R4.9).
     pub not_after: ClusterTime,
-    /// When the client gave the update its number, by what it knew of ClusterTime; 0 without a lifetime. Lifetimes of keys count
-    /// from here: it is no part of the operation, so that the same operation under the same operation key is the same at any time.
+    /// When the client gave the update its number, by what it knew of ClusterTime; 0 where [`Update::says_begun`] does not hold. Lifetimes of
+    /// keys count from here, and what was over by then is over in a replay, too. It is no part of the operation, so that the same operation
+    /// under the same operation key is the same at any time.
     pub begun: ClusterTime,
     /// The table of all keys; of a transaction, whose parts name their tables, that of the first part.
     pub table: TableId,
@@ -162,10 +163,12 @@ impl<'a> Body<'a> {
             DISTRIBUTED_CODE | COORDINATED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
             _ => Update::decode(code, arguments)?,
         };
-        if (flags & HAS_LIFETIME != 0) != update.has_lifetime() {
+        // Bodies with commands did not always say it.
+        let is_fine = if flags & HAS_BEGUN == 0 { !update.has_lifetime() } else { update.says_begun() };
+        if !is_fine {
             return Err(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
         }
-        if flags & !HAS_LIFETIME != 0 {
+        if flags & !HAS_BEGUN != 0 {
             check_flags(flags, code, operation_key, &update)?;
         }
         if let Update::Transaction { parts } | Update::Batch { batch: parts } = update
@@ -244,7 +247,7 @@ impl<'a> Body<'a> {
         for word in head.words() {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        let flags = if update.has_lifetime() { HAS_LIFETIME } else { 0 };
+        let flags = if update.says_begun() { HAS_BEGUN } else { 0 };
         out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128")]);
         out.extend_from_slice(&flags.to_le_bytes());
         out.extend_from_slice(&head.table.0.to_le_bytes());
@@ -301,14 +304,14 @@ impl<'a> Body<'a> {
         }
         let has_key = body[KEY_LEN_AT] != 0;
         let times = BODY_HEAD_BYTES..end_of_numbers(body);
-        let both = [(head.not_after, has_key), (head.begun, flags_of(body) & HAS_LIFETIME != 0)];
+        let both = [(head.not_after, has_key), (head.begun, flags_of(body) & HAS_BEGUN != 0)];
         for (place, (time, _)) in
             body[times].chunks_exact_mut(NUMBER_BYTES).zip(both.iter().filter(|(_, has_it)| *has_it))
         {
             place.copy_from_slice(&time.0.to_le_bytes());
         }
         debug_assert!(Body::decode(body).is_ok_and(|body| {
-            let begun = if body.update.has_lifetime() { head.begun } else { ClusterTime(0) };
+            let begun = if flags_of(body.bytes) & HAS_BEGUN != 0 { head.begun } else { ClusterTime(0) };
             body.head == BodyHead { begun, ..*head }
         }));
     }
@@ -529,7 +532,7 @@ impl<'a> Optional<'a> {
                 return Err(DecodeError::Invalid("an operation key without its time limit"));
             }
         }
-        if flags & HAS_LIFETIME != 0 {
+        if flags & HAS_BEGUN != 0 {
             optional.begun = reader.take()?;
         }
         if flags & IS_SAID != 0 {

@@ -287,6 +287,16 @@ impl<'a> Update<'a> {
         }
     }
 
+    /// Whether its body says when it was begun: lifetimes count from then, and for commands a replay ends what was over by then (R10.12).
+    #[must_use]
+    #[inline(always)]
+    pub fn says_begun(&self) -> bool {
+        match self {
+            Self::Transaction { parts } | Self::Batch { batch: parts } if parts.have_commands() => true,
+            _ => self.has_lifetime(),
+        }
+    }
+
     /// Its condition and its answer. An operation on several keys has none.
     #[must_use]
     #[inline]

@@ -79,22 +79,25 @@ fn operation_keys() {
     assert_eq!(fault(&body), Some(DecodeError::Invalid("an operation key without its time limit")));
 }
 
+/// Commands of bodies from before did not say when they were begun.
 #[test]
-fn beginnings_of_lifetimes() {
+fn beginnings() {
     let without_its_other_half = Some(DecodeError::Invalid("a lifetime without its beginning, or the reverse"));
     for Row { code, .. } in Update::ALL {
         let body = OwnedBody::one(*code, Some(b"key"));
-        let (mut bytes, has_lifetime) = (body.encoded(), body.operation.update().has_lifetime());
-        assert_eq!(bytes[35], u8::from(has_lifetime) << 7);
+        let update = body.operation.update();
+        let (mut bytes, says_begun) = (body.encoded(), update.says_begun());
+        assert_eq!(bytes[35], u8::from(says_begun) << 7);
         // Behind the time limit of the operation key, if it has one.
         let begun = if body.operation_key.is_some() { 48 } else { 40 };
-        if has_lifetime {
+        if says_begun {
             bytes.drain(begun..begun + 8);
         } else {
             bytes.splice(begun..begun, [7; 8]);
         }
         bytes[35] ^= 1 << 7;
-        assert_eq!(Body::decode(&bytes).err(), without_its_other_half, "{code}");
+        let other_half = without_its_other_half.filter(|_| update.has_lifetime() || !update.says_begun());
+        assert_eq!(Body::decode(&bytes).err(), other_half, "{code}");
     }
 }
 

@@ -23,7 +23,6 @@ use super::flush;
 use super::moving::{self, Moving};
 use super::unknown::{Key, Touched, Watched};
 use super::whole::Whole;
-use crate::limits::COMMAND_DEADLINE;
 
 /// An operation key, its time to live in milliseconds, what it stands for, and whether a refusal is kept under it.
 #[derive(Clone, Copy)]
@@ -233,9 +232,9 @@ pub struct Sending<'k> {
 }
 
 impl<'k> Sending<'k> {
-    /// Once, and within the time that a command has. `begun`: when it began first, or now.
-    pub fn new(begun: Tick, once: Option<OperationKey<'k>>) -> Self {
-        Self { until: begun.after(COMMAND_DEADLINE), once, again: Again::BySession }
+    /// Once, and until then.
+    pub fn new(until: Tick, once: Option<OperationKey<'k>>) -> Self {
+        Self { until, once, again: Again::BySession }
     }
 }
 

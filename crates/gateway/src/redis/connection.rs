@@ -194,8 +194,7 @@ impl Connection {
         self.database = 0;
         self.about.name.clear();
         self.replies = Replies::On;
-        self.queued = None;
-        self.forget_watched();
+        self.end_multi();
     }
 
     /// What commands that the front answers can change.
@@ -252,8 +251,7 @@ impl Connection {
         let command = if is_once { Once::of(&words).command } else { &words[..] };
         let name = command.first().copied().unwrap_or_default();
         if name.eq_ignore_ascii_case(b"exec") {
-            self.queued = None;
-            self.forget_watched();
+            self.end_multi();
         }
         self.is_unwatched |= name.eq_ignore_ascii_case(b"watch");
     }
@@ -266,6 +264,12 @@ impl Connection {
         {
             self.restore(before);
         }
+    }
+
+    /// What stands since `MULTI` is over, and nothing is watched any more.
+    pub fn end_multi(&mut self) {
+        self.queued = None;
+        self.forget_watched();
     }
 
     pub fn forget_watched(&mut self) {

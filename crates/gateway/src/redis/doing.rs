@@ -21,7 +21,7 @@ use super::rows::row_of;
 use super::unknown::{Touched, Unknown, Watched};
 use super::whole::{Asking, Next, Whole};
 use super::{flush, local, multi, tables};
-use crate::limits::GOES_ON_WITHIN;
+use crate::limits::{COMMAND_DEADLINE, GOES_ON_WITHIN};
 
 /// What a request is begun with.
 pub(super) struct Doing<'d> {
@@ -133,8 +133,7 @@ impl Doing<'_> {
                 return Begun::Ended;
             }
             Err(text) if words[0].eq_ignore_ascii_case(b"exec") && connection.is_authenticated => {
-                connection.queued = None;
-                connection.forget_watched();
+                connection.end_multi();
                 let why = text.strip_prefix("ERR ").unwrap_or(&text);
                 return self.reply(Item::Error(&format!("EXECABORT Transaction discarded because of: {why}")));
             }
@@ -183,7 +182,8 @@ impl Doing<'_> {
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table | NoCall::Moves) => return Begun::Blocked(Blocked::Table(database)),
         };
-        let mut run = Run::new((table, shard), std::mem::take(self.run_memory), self.session);
+        let since = request.begun.unwrap_or(self.now);
+        let mut run = Run::new((table, shard), since, std::mem::take(self.run_memory), self.session);
         if run.push(row, words).is_err() {
             return self.reply(Item::Error(&calls::too_long(row)));
         }
@@ -232,7 +232,7 @@ impl Doing<'_> {
             Err(NoCall::Table) => return Begun::Blocked(Blocked::Table(connection.database)),
             Err(NoCall::Moves) => {
                 let said = Asked::Command { table, row, words: words.iter().map(|word| word.to_vec()).collect() };
-                return self.begin_moving(connection, (vec![said], None), request.is_answered, once);
+                return self.begin_moving(connection, (vec![said], None), request, once);
             }
         };
         let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
@@ -243,13 +243,10 @@ impl Doing<'_> {
             calls::merged(&mut std::iter::empty(), &split.merge, &mut ReplyWriter(self.scratch));
             return Begun::Answered(Some(is_answered));
         }
-        // Who is not answered is not waited for.
-        let sending = Sending::new(request.begun.filter(|_| is_answered).unwrap_or(self.now), once);
-        if sending.until <= self.now {
-            ReplyWriter(self.scratch).item(Item::Error(TRY_AGAIN));
-            return Begun::Answered(Some(is_answered));
-        }
-        match together.call(self.now, &sending, self.session, self.out) {
+        let Some(until) = self.deadline(request, is_answered) else {
+            return self.too_late(connection, request, is_answered);
+        };
+        match together.call(self.now, &Sending::new(until, once), self.session, self.out) {
             Ok(called) if planted::is_on(Bug::NextOneNotHeldUp) && row.command == Name::MSet => {
                 self.session.abandon(called.call);
                 ReplyWriter(self.scratch).item(Item::Ok);
@@ -271,16 +268,19 @@ impl Doing<'_> {
         &mut self,
         connection: &mut Connection,
         (said, watched): (Vec<Asked>, Option<Vec<Watched>>),
-        is_answered: Option<bool>,
+        request: &Waiting,
         once: Option<OperationKey<'_>>,
     ) -> Begun {
-        let mut moving = match Moving::new((said, watched), once, self.now, self.session) {
+        let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+        let Some(until) = self.deadline(request, is_answered) else {
+            return self.too_late(connection, request, is_answered);
+        };
+        let mut moving = match Moving::new((said, watched), once, until, self.session) {
             Ok(moving) => Box::new(moving),
             Err(NoCall::Refused(text)) => return self.reply(Item::Error(&text)),
             Err(NoCall::Table | NoCall::Moves) => return self.reply(Item::Error(TRY_AGAIN)),
         };
         let next = moving.ask(&mut Going { now: self.now, session: self.session, out: self.out });
-        let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
         match next {
             Step::Asks(call, touched) => {
                 Begun::Waits(Outstanding::Call { call, expected: Expected::Moving(moving), is_answered, touched })
@@ -291,6 +291,19 @@ impl Doing<'_> {
                 Begun::Answered(Some(is_answered))
             }
         }
+    }
+
+    /// How long a command may take (R10.2). `None`: its time is over. Who is not answered is not waited for, and has all the time.
+    pub(super) fn deadline(&self, request: &Waiting, is_answered: bool) -> Option<Tick> {
+        let since = request.begun.filter(|_| is_answered).unwrap_or(self.now);
+        Some(since.after(COMMAND_DEADLINE)).filter(|until| *until > self.now)
+    }
+
+    /// Nothing was executed.
+    pub(super) fn too_late(&mut self, connection: &mut Connection, request: &Waiting, is_answered: bool) -> Begun {
+        connection.refused_before_it_began(request);
+        ReplyWriter(self.scratch).item(Item::Error(TRY_AGAIN));
+        Begun::Answered(Some(is_answered))
     }
 
     /// Takes those requests that can go on a run.

@@ -44,6 +44,8 @@ pub type Place = (TableId, ShardId);
 #[derive(Debug)]
 pub struct Run {
     place: Place,
+    /// Since when its first command is under way.
+    since: Tick,
     limit: Limit,
     parts: PartsBuffer,
     keys: usize,
@@ -60,10 +62,10 @@ pub enum NotTaken {
 
 impl Run {
     /// An empty run. `parts`: memory for it.
-    pub fn new(place: Place, mut parts: PartsBuffer, session: &Session) -> Self {
+    pub fn new(place: Place, since: Tick, mut parts: PartsBuffer, session: &Session) -> Self {
         let limit = if session.is_recorded(place.1) { ON_WITNESSES } else { ON_NONE };
         parts.clear();
-        Self { place, limit, parts, keys: 0 }
+        Self { place, since, limit, parts, keys: 0 }
     }
 
     /// Takes a command whose keys are of the run's shard, if there is room; the first one in any case.
@@ -92,6 +94,8 @@ pub struct Share {
 /// A call that takes more commands.
 #[derive(Debug, Default)]
 struct Open {
+    /// The earliest of its runs'.
+    since: Option<Tick>,
     parts: PartsBuffer,
     shares: Vec<Share>,
     keys: usize,
@@ -100,8 +104,8 @@ struct Open {
 /// A call of several connections' commands.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// When its call was made.
-    pub sent: Tick,
+    /// Since when the first of its commands is under way.
+    pub since: Tick,
     pub table: TableId,
     pub shares: Vec<Share>,
 }
@@ -137,6 +141,7 @@ impl Gathered {
             self.full.push((at, std::mem::take(open)));
         }
         open.shares.push(Share { conn, commands: parts.count() as usize });
+        open.since = Some(open.since.map_or(run.since, |since| since.min(run.since)));
         open.keys += run.keys;
         open.parts.append(&run.parts);
         run.parts
@@ -147,13 +152,14 @@ impl Gathered {
         let open = std::mem::take(&mut self.open);
         let all = std::mem::take(&mut self.full).into_iter().chain(open);
         all.map(|(((table, _), access), open)| {
-            let deadline = Some(now.after(COMMAND_DEADLINE));
+            let since = open.since.unwrap_or(now);
+            let deadline = Some(since.after(COMMAND_DEADLINE));
             let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
             let call = match access {
                 Access::Reads => session.query_commands(now, &open.parts, deadline, out),
                 Access::Changes => session.run_commands(now, &open.parts, &options, out),
             };
-            (call, Batch { sent: now, table, shares: open.shares })
+            (call, Batch { since, table, shares: open.shares })
         })
         .collect()
     }

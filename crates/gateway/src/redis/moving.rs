@@ -27,7 +27,6 @@ use kasha_wire::{Outcome, Read};
 use super::calls::{self, Expected, Merge, NoCall, OperationKey, Sending, Split, Together};
 use super::flush;
 use super::unknown::{Key, Touched, Watched};
-use crate::limits::COMMAND_DEADLINE;
 
 /// A command, as its connection said it.
 #[derive(Debug)]
@@ -140,7 +139,7 @@ impl Moving {
     pub fn new(
         (said, watched): (Vec<Asked>, Option<Vec<Watched>>),
         once: Option<OperationKey<'_>>,
-        now: Tick,
+        until: Tick,
         session: &Session,
     ) -> Result<Self, NoCall> {
         let (mut needs, mut changed, mut is_flushed) = (BTreeMap::new(), BTreeSet::new(), false);
@@ -168,7 +167,7 @@ impl Moving {
                 Err(other) => return Err(other),
             }
         }
-        let tries = Tries::new(now.after(COMMAND_DEADLINE));
+        let tries = Tries::new(until);
         let (is_exec, watched) = (watched.is_some(), watched.unwrap_or_default());
         let fingerprint = once.map_or(0, |once| once.fingerprint);
         let once = once.map(|once| (once.key.to_vec(), once.millis));

@@ -20,7 +20,6 @@ use super::moving::Asked;
 use super::once;
 use super::rows::row_of;
 use super::unknown::{Key, Touched, Watched};
-use crate::limits::COMMAND_DEADLINE;
 
 /// Commands of one `MULTI`, at most, and their bytes: what a transaction takes.
 const QUEUED_MAX: usize = 1024;
@@ -39,7 +38,6 @@ pub(super) fn begin(
     (row, words): Given<'_>,
     request: &Waiting,
 ) -> Option<Begun> {
-    let is_answered = request.is_answered;
     let in_multi = connection.queued.is_some();
     Some(match row.command {
         Name::Multi if in_multi => doing.reply(Item::Error("ERR MULTI calls can not be nested")),
@@ -47,7 +45,7 @@ pub(super) fn begin(
             connection.queued = Some(Queued::default());
             doing.reply(Item::Ok)
         }
-        Name::Exec => execute(doing, (conn, connection), is_answered, None),
+        Name::Exec => execute(doing, (conn, connection), request, None),
         Name::KashaOnce => once::begin(doing, (conn, connection), words, request),
         Name::Discard => match connection.queued.take() {
             None => doing.reply(Item::Error("ERR DISCARD without MULTI")),
@@ -57,7 +55,7 @@ pub(super) fn begin(
             }
         },
         Name::Watch if in_multi => doing.reply(Item::Error("ERR WATCH inside MULTI is not allowed")),
-        Name::Watch => watch(doing, (conn, connection), words, is_answered),
+        Name::Watch => watch(doing, (conn, connection), words, request),
         Name::Unwatch if !in_multi => {
             connection.forget_watched();
             doing.reply(Item::Ok)
@@ -174,17 +172,16 @@ fn one_by_one(doing: &mut Doing<'_>, connection: &mut Connection, is_answered: O
 pub(super) fn execute(
     doing: &mut Doing<'_>,
     (conn, connection): (ConnId, &mut Connection),
-    is_answered: Option<bool>,
+    request: &Waiting,
     once: Option<(&[u8], u64)>,
 ) -> Begun {
     let Some(queued) = &connection.queued else { return doing.reply(Item::Error("ERR EXEC without MULTI")) };
     if queued.is_spoiled || connection.is_unwatched {
-        connection.queued = None;
-        connection.forget_watched();
+        connection.end_multi();
         return doing.reply(Item::Error("EXECABORT Transaction discarded because of previous errors."));
     }
     if planted::is_on(Bug::MultiSplit) && connection.watched.is_empty() {
-        return one_by_one(doing, connection, is_answered);
+        return one_by_one(doing, connection, request.is_answered);
     }
     if connection.tables != TablesAsked::Answered && queued.requests.iter().any(|request| flush::is_of_all(request)) {
         return Begun::Blocked(Blocked::Tables);
@@ -207,8 +204,7 @@ pub(super) fn execute(
         Ok(made) => made,
         Err(NoCall::Refused(text)) => {
             connection.restore(before);
-            connection.queued = None;
-            connection.forget_watched();
+            connection.end_multi();
             return doing.reply(Item::Error(&text));
         }
         Err(NoCall::Table | NoCall::Moves) => {
@@ -222,19 +218,21 @@ pub(super) fn execute(
         connection.restore(before);
         return Begun::Blocked(Blocked::Unknown);
     }
-    connection.queued = None;
-    connection.forget_watched();
+    connection.end_multi();
     if together.is_answered() && !moves {
         return answer(doing, together.into_merges());
     }
     connection.before_exec = Some(before);
     if moves {
-        return doing.begin_moving(connection, (said, Some(watched)), is_answered, once);
+        return doing.begin_moving(connection, (said, Some(watched)), request, once);
     }
-    match together.call(doing.now, &Sending::new(doing.now, once), doing.session, doing.out) {
+    let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+    let Some(until) = doing.deadline(request, is_answered) else {
+        return doing.too_late(connection, request, is_answered);
+    };
+    match together.call(doing.now, &Sending::new(until, once), doing.session, doing.out) {
         Ok(called) => {
             let expected = Expected::Whole { checks: watched.len(), commands: called.merges };
-            let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
             let (call, touched) = (called.call, called.touched);
             Begun::Waits(Outstanding::Call { call, expected, is_answered, touched })
         }
@@ -257,7 +255,7 @@ fn watch(
     doing: &mut Doing<'_>,
     (conn, connection): (ConnId, &mut Connection),
     words: &[&[u8]],
-    is_answered: Option<bool>,
+    request: &Waiting,
 ) -> Begun {
     let Some(table) = doing.table(connection.database) else {
         return Begun::Blocked(Blocked::Table(connection.database));
@@ -278,8 +276,10 @@ fn watch(
     if doing.unknown.has(conn, || by_shard.values().flatten().cloned().collect::<Vec<_>>()) {
         return Begun::Blocked(Blocked::Unknown);
     }
-    let is_answered = is_answered.unwrap_or_else(|| connection.is_answered());
-    let until = doing.now.after(COMMAND_DEADLINE);
+    let is_answered = request.is_answered.unwrap_or_else(|| connection.is_answered());
+    let Some(until) = doing.deadline(request, is_answered) else {
+        return doing.too_late(connection, request, is_answered);
+    };
     look(doing, (by_shard.into_values().collect(), until), is_answered)
 }
 

@@ -120,10 +120,9 @@ fn begin_exec(
     request: &Waiting,
 ) -> Begun {
     match operation_key(once) {
-        Ok(key) => multi::execute(doing, (conn, connection), request.is_answered, Some(key)),
+        Ok(key) => multi::execute(doing, (conn, connection), request, Some(key)),
         Err(text) => {
-            connection.queued = None;
-            connection.forget_watched();
+            connection.end_multi();
             doing.reply(Item::Error(&text))
         }
     }

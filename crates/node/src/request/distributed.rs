@@ -22,7 +22,7 @@ use kasha_wire::{Body, OutcomeCode, Refusal, Update};
 use crate::request::Condition;
 use crate::request::answer::Release;
 use crate::request::draft::REPEATED_BYTES_MAX;
-use crate::request::order::Overlap;
+use crate::request::order::{Held, Overlap};
 use crate::request::path::{RequestPath, Stop};
 use crate::request::{Caller, Origin, Received, Why, Wish};
 use crate::serving::{Serving, as_kept, latest_timestamp, slots_of};
@@ -153,7 +153,7 @@ impl RequestPath<'_> {
         // A new primary proposes whatever its predecessor may have told a client of.
         let is_replay = matches!(received.origin, Origin::Replay);
         let key = self.current_key(log, received)?;
-        self.expire_values(log, received);
+        let held = self.expire_values(log, received);
         if !is_replay && self.touches_ended(log, received) {
             // Else a value that transactions touch all the time would never end.
             return Err(Stop::refuse(Refusal::Busy));
@@ -192,7 +192,7 @@ impl RequestPath<'_> {
             Arrival::Propose(at) if !is_replay && at > latest_timestamp(self.core.cluster_time) => {
                 Err(Stop::refuse(Refusal::Busy))
             }
-            Arrival::Propose(at) => self.propose_at(log, received, (proposal, key.map(|(key, _)| key)), at),
+            Arrival::Propose(at) => self.propose_at(log, received, (proposal, key.map(|(key, _)| key)), (at, held)),
         }
     }
 
@@ -236,7 +236,7 @@ impl RequestPath<'_> {
         log: &mut Log,
         received: &mut Received<'_>,
         (proposal, key): (Proposal, Option<OperationKey<'_>>),
-        at: Timestamp,
+        (at, held): (Timestamp, Held),
     ) -> Result<Logged, Stop> {
         let (rpc, body) = (received.request.rpc, received.body);
         let is_replay = matches!(received.origin, Origin::Replay);
@@ -269,7 +269,8 @@ impl RequestPath<'_> {
                 }
                 let kept = key.map_or(0, |key| entry_bytes(key.record(&body, &result).encoded_len()));
                 let bytes = outcome + draft.bytes() + entry_bytes(result.len()) + kept;
-                let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft, key.as_ref()));
+                let (sees_absence, overlap) =
+                    (draft.sees_absence(), self.overlap_of_prepared(&draft, key.as_ref(), held));
                 received.memory.draft = draft.into_spare();
                 let result = self.with_vote(result, at);
                 prepared = Some(Prepared { result, sees_absence, overlap });

@@ -5,6 +5,7 @@
 //! - **R5.1** Everything overlaps with an unsynced change of everything.
 //! - **R5.2** The end of an operation key or a value is logged before it is observed, and overlaps with who observes it.
 //!   `expire` does that; what follows only reads, until the group is opened.
+//! - **R10.12** \[M\] A replay ends what was over when the request was begun. So who was told something else was told it synced.
 
 use kasha_distributed::Footprint;
 use kasha_exactly_once::OperationKeyCheck;
@@ -42,6 +43,15 @@ pub(super) enum Action<'a> {
 pub(super) struct Current<'r, 'a> {
     received: &'r mut Received<'a>,
     key: Option<(OperationKey<'a>, ClusterTime)>,
+    held: Held,
+}
+
+/// Whether a key holds a value although the value was over when the request was begun (R10.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Nothing,
+    /// A value that may not end yet, or that is not over by what this core knows of the time. A replay may end the value.
+    Ended,
 }
 
 /// A request that runs now, and what is to be done for it.
@@ -50,6 +60,7 @@ pub(super) struct Ordered<'r, 'a> {
     action: Action<'a>,
     /// Of a batch: at most so many parts run (R10.17).
     parts_max: u32,
+    held: Held,
 }
 
 /// Whether an answer must wait for a sync (C1).
@@ -124,8 +135,8 @@ impl RequestPath<'_> {
             None => None,
             Some(_) => self.current_key(log, received)?,
         };
-        self.expire_values(log, received);
-        Ok(Current { received, key })
+        let held = self.expire_values(log, received);
+        Ok(Current { received, key, held })
     }
 
     /// Its operation key, which is dropped if its time is over, and the time that says so.
@@ -151,17 +162,22 @@ impl RequestPath<'_> {
         Ok(Some((key, now)))
     }
 
-    /// Deletes the values of its keys whose time is over. A replay runs what was completed in time, however late it is now.
+    /// Deletes the values of its keys whose time is over. A replay runs what was completed in time, however late it is now: it deletes
+    /// what was over when the request was begun.
     #[inline]
-    pub(super) fn expire_values(&mut self, log: &mut Log, received: &Received<'_>) {
-        let now = self.core.counted.time();
-        if self.state.store.has_due(now) {
-            let (mut is_due, store) = (false, &self.state.store);
-            received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, now));
-            if is_due {
-                self.delete_due(log, received);
-            }
+    pub(super) fn expire_values(&mut self, log: &mut Log, received: &Received<'_>) -> Held {
+        let latest = self.core.counted.time().max(received.body.head.begun);
+        match self.state.store.has_due(latest) && self.holds_due(log, received, latest) {
+            true => self.delete_due(log, received),
+            false => Held::Nothing,
         }
+    }
+
+    /// Whether the time of a value of its keys is over then.
+    fn holds_due(&self, log: &Log, received: &Received<'_>, then: ClusterTime) -> bool {
+        let (mut is_due, store) = (false, &self.state.store);
+        received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, then));
+        is_due
     }
 
     /// Whether the time of a value of its keys is over that may not end yet: a transaction has touched it that is not settled. What
@@ -178,20 +194,24 @@ impl RequestPath<'_> {
 
     #[cold]
     #[inline(never)]
-    fn delete_due(&mut self, log: &mut Log, received: &Received<'_>) {
-        let mut of_replay;
-        let conflicts = match self.serving.as_deref_mut() {
-            Some(serving) => &mut serving.conflicts,
-            None if planted::is_on(Bug::ExpiryInReplay) => {
-                of_replay = Conflicts::default();
-                &mut of_replay
-            }
-            None => return,
+    fn delete_due(&mut self, log: &mut Log, received: &Received<'_>) -> Held {
+        let (now, begun) = (self.core.counted.time(), received.body.head.begun);
+        let mut of_replay = None;
+        let (conflicts, until) = match self.serving.as_deref_mut() {
+            Some(serving) => (&mut serving.conflicts, now),
+            None if planted::is_on(Bug::ExpiryInReplay) => (of_replay.insert(Conflicts::default()), now),
+            None if planted::is_on(Bug::ReplayEndsNothing) => return Held::Nothing,
+            // Nobody conflicts with a new primary that does not serve. No client's clock ends what is not over.
+            None => (of_replay.insert(Conflicts::default()), now.min(begun)),
         };
         let mut keys = Vec::new();
         received.body.for_each_key(|table, key, _| keys.push((table, key)));
-        let at = (self.epoch, self.shipping.synced());
+        let at = (self.epoch, self.shipping.synced(), until);
         expiry::note_seen(expiry::delete_due(log, self.state, self.core, conflicts, at, keys.into_iter()));
+        match self.holds_due(log, received, begun) && !planted::is_on(Bug::EndedToldUnsynced) {
+            true => Held::Ended,
+            false => Held::Nothing,
+        }
     }
 
     fn note_dropped(&mut self, dropped: Option<LogEnd>) {
@@ -203,7 +223,7 @@ impl RequestPath<'_> {
 
     /// What it comes to: what is chosen here is what runs, and runs at once.
     pub(super) fn order<'r, 'a>(&mut self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
-        let Current { received, key } = current;
+        let Current { received, key, held } = current;
         let mut parts_max = u32::MAX;
         if let Some(why) = self.comes_before(received) {
             if !received.is_batch_of_client() {
@@ -237,7 +257,7 @@ impl RequestPath<'_> {
                 }
             }
         };
-        Ok(Ordered { received, action, parts_max })
+        Ok(Ordered { received, action, parts_max, held })
     }
 
     /// What it must not run ahead of.
@@ -320,7 +340,7 @@ impl RequestPath<'_> {
                 // They read what the log says of the key, which may be unsynced (R4.9).
                 Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
             };
-        let unsynced = unsynced || self.overlaps_distributed(drafted);
+        let unsynced = unsynced || drafted.ordered().held == Held::Ended || self.overlaps_distributed(drafted);
         if unsynced { Overlap::Unsynced } else { Overlap::None }
     }
 }
@@ -340,10 +360,11 @@ impl RequestPath<'_> {
 
     /// The same as [`Self::overlap`] for what a coordinated transaction prepares.
     #[cold]
-    pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>, key: Option<&OperationKey<'_>>) -> Overlap {
+    pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>, key: Option<&OperationKey<'_>>, held: Held) -> Overlap {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let keys = draft.footprint().iter().copied().chain(key.map(|key| key.hash));
         let unsynced = draft.is_told_synced()
+            || held == Held::Ended
             || self.sees_unsynced(draft, &serving.conflicts)
             || self.state.distributed.participant.overlaps(&Footprint::new([], keys))
             || key.is_some_and(|_| serving.conflicts.has_dropped_operation_keys(self.shipping.synced())); // R5.2

@@ -177,7 +177,7 @@ impl<'p, 's> ReadPath<'p, 's> {
             is_due |= state.store.is_due(&copy.log, table, key, now);
             keys.push((table, key));
         });
-        let at = (self.term.epoch, self.term.shipping.synced());
+        let at = (self.term.epoch, self.term.shipping.synced(), now);
         if is_due && !planted::is_on(Bug::ExpiryInRead) {
             let gone =
                 expiry::delete_due(&mut copy.log, state, core, &mut self.serving.conflicts, at, keys.into_iter());

@@ -130,7 +130,8 @@ pub(crate) fn scan(term: &Term, serving: &mut Serving, site: &mut Site<'_>, want
     };
     if !due.is_empty() {
         // R5.2: what is left out is gone in the log. What cannot go now is still there.
-        let (at, keys) = ((term.epoch, term.shipping.synced()), due.iter().map(|(_, key, _)| (table, &key[..])));
+        let at = (term.epoch, term.shipping.synced(), now);
+        let keys = due.iter().map(|(_, key, _)| (table, &key[..]));
         expiry::note_seen(expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys));
         let stay = due.iter().filter(|(_, key, _)| state.store.is_due(&copy.log, table, key, now));
         stay.for_each(|(version, key, value)| page.add(table, *version, key, value));

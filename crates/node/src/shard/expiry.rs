@@ -1,8 +1,9 @@
 //! Values whose time is over, at a primary (section 5).
 //!
 //! **R5.2** A value ends by a delete in the log, appended before the operation that finds the key gone; that operation overlaps
-//! with the delete, and waits until both are synced. No read compares clocks, and nothing ends in a replay that the log does
-//! not say has ended. So a value that somebody saw gone stays gone, whoever becomes primary, and whatever that one's clock says.
+//! with the delete, and waits until both are synced. No read compares clocks, and nothing ends in a replay but what the log says
+//! has ended, and what was over when the replayed request was begun (R10.12). So a value that somebody saw gone stays gone, whoever
+//! becomes primary, and whatever that one's clock says.
 //!
 //! What is pending over several shards was told what its keys hold, and what is executed and not settled has seen them, too: whoever
 //! finds the key gone must wait for that (R8.4). So a value that a transaction touches ends when the transaction is settled. Until
@@ -35,14 +36,15 @@ const BYTES_PER_DELETE: u64 = 128;
 /// Bytes of the keys that are deleted in one group.
 const GROUP_KEY_BYTES: usize = 256 * 1024;
 
-/// Deletes those of these keys whose time is over. What is pending, and a lack of room, let them live on. Returns how many are gone.
+/// Deletes the values of these keys whose time is over then. What is pending, and a lack of room, let them live on. Returns how many
+/// are gone. `at`: in this epoch, with this much synced.
 #[cold]
 pub(crate) fn delete_due<'k>(
     log: &mut Log,
     state: &mut ShardState,
     core: &mut Core,
     conflicts: &mut Conflicts,
-    at: (Epoch, LogEnd),
+    at: (Epoch, LogEnd, ClusterTime),
     keys: impl Iterator<Item = (TableId, &'k [u8])>,
 ) -> Result<u32, Full> {
     let keys: Vec<_> = keys.filter(|(table, key)| may_end(state, *table, key)).collect();
@@ -82,10 +84,10 @@ fn delete_group(
     state: &mut ShardState,
     core: &mut Core,
     conflicts: &mut Conflicts,
-    (epoch, synced): (Epoch, LogEnd),
+    (epoch, synced, then): (Epoch, LogEnd, ClusterTime),
     keys: &[(TableId, &[u8])],
 ) -> Result<u32, Full> {
-    let mut draft = state.store.draft_expired(log, keys.iter().copied(), core.counted.time(), SpareDraft::default());
+    let mut draft = state.store.draft_expired(log, keys.iter().copied(), then, SpareDraft::default());
     if draft.is_empty() {
         return Ok(0);
     }
@@ -150,7 +152,7 @@ impl Expiry {
         }
         let is_last = looked_at.len() < LOOKED_AT_PER_TURN;
         let keys = looked_at.into_iter().map(|(table, key)| (table, &bytes[key]));
-        let gone = delete_due(&mut copy.log, state, core, conflicts, (term.epoch, synced), keys);
+        let gone = delete_due(&mut copy.log, state, core, conflicts, (term.epoch, synced, now), keys);
         if is_last || gone.is_err() {
             self.after = None;
             self.rests = Some((now, synced));

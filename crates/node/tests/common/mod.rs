@@ -5,6 +5,7 @@ pub mod batches;
 pub mod cleaning_load;
 pub mod cluster;
 pub mod crashes;
+pub mod ended;
 pub mod stories;
 pub mod two_shards;
 

@@ -51,6 +51,8 @@ pub struct Part<'a> {
 struct Summary {
     /// One of them gives its key a lifetime.
     have_lifetime: bool,
+    /// One of them is a command.
+    have_commands: bool,
     /// One of them says or tells a time of day.
     know_time_of_day: bool,
     /// All of them can only give memory back.
@@ -69,6 +71,7 @@ impl Summary {
     /// Of no part.
     const EMPTY: Self = Self {
         have_lifetime: false,
+        have_commands: false,
         know_time_of_day: false,
         only_free: true,
         level: Level::FIRST,
@@ -99,6 +102,7 @@ impl Summary {
     fn add_command(&mut self, command: &Command<'_>, is_of_first: bool) {
         let is_of_table = command.is_of_table();
         self.have_lifetime |= command.row().knows_time();
+        self.have_commands = true;
         self.know_time_of_day |= command.knows_time_of_day();
         self.only_free &= command.only_frees();
         self.level = self.level.max(COMMAND_ROW.level);
@@ -113,6 +117,7 @@ impl Summary {
     fn and(self, other: Self) -> Self {
         Self {
             have_lifetime: self.have_lifetime | other.have_lifetime,
+            have_commands: self.have_commands | other.have_commands,
             know_time_of_day: self.know_time_of_day | other.know_time_of_day,
             only_free: self.only_free & other.only_free,
             level: self.level.max(other.level),
@@ -381,6 +386,12 @@ impl<'a> Parts<'a> {
     #[must_use]
     pub fn have_lifetime(&self) -> bool {
         self.summary.have_lifetime
+    }
+
+    /// Whether one of them is a command.
+    #[must_use]
+    pub fn have_commands(&self) -> bool {
+        self.summary.have_commands
     }
 
     /// Whether one of them says or tells a time of day: what they do depends on the unix time of ClusterTime 0 (R10.12).

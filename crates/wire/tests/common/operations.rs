@@ -196,7 +196,7 @@ impl OwnedBody {
                 if matches!(operation.update().code(), TRANSACTION | BATCH) {
                     head.table = FIRST_TABLE;
                 }
-                head.begun.0 *= u64::from(operation.update().has_lifetime());
+                head.begun.0 *= u64::from(operation.update().says_begun());
                 Self { head, operation_key, operation }
             })
             .boxed()
@@ -220,7 +220,7 @@ impl OwnedBody {
             head.table = FIRST_TABLE;
         }
         let operation = Operation::one(code, which);
-        head.begun.0 *= u64::from(operation.update().has_lifetime());
+        head.begun.0 *= u64::from(operation.update().says_begun());
         Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation }
     }
 }
