@@ -13,7 +13,9 @@ mod tests;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -25,6 +27,7 @@ use kasha_machine::Rng;
 use draw::{Drawer, is_flush, is_of_no_key, why_not};
 use link::Link;
 use reply::{Reply, shown, words};
+use servers::Pair;
 
 #[derive(Parser)]
 struct Arguments {
@@ -50,6 +53,9 @@ const STREAM: usize = 400;
 
 /// Requests that are sent in one piece, at most: of one stream one of these. Most replies are compared where many come at once.
 const PIPELINES: [u64; 5] = [4, 16, 64, 64, 256];
+
+/// Streams that run side by side, each at its own servers.
+const PAIRS_MAX: usize = 4;
 
 /// How often it is told how far the comparison has come.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
@@ -205,33 +211,60 @@ fn tell_what_is_left_out() {
     }
 }
 
+/// How far all streams have come together.
+#[derive(Default)]
+struct Counts {
+    streams: AtomicU64,
+    compared: AtomicU64,
+    differences: AtomicU64,
+}
+
+/// So many differences are enough to look at.
+const DIFFERENCES_MAX: u64 = 20;
+
+/// Runs stream after stream at two servers, until then.
+fn run_streams(arguments: &Arguments, pair: &Pair, counts: &Counts, until: Instant) -> Result<()> {
+    while Instant::now() < until && counts.differences.load(Relaxed) < DIFFERENCES_MAX {
+        let (mut ours, mut theirs) = (Link::connect(&pair.kasha.address)?, Link::connect(&pair.redis.address)?);
+        let seed = arguments.seed + counts.streams.fetch_add(1, Relaxed);
+        match run((seed, arguments.spread), &mut ours, &mut theirs) {
+            Ok(replies) => counts.compared.fetch_add(replies, Relaxed),
+            Err(why) => {
+                println!("{why:#}\n");
+                counts.differences.fetch_add(1, Relaxed)
+            }
+        };
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     tell_what_is_left_out();
-    std::fs::create_dir_all(&arguments.folder)?;
-    let redis = servers::redis(&arguments.folder)?;
-    let (kasha, mut cluster) = servers::kasha(&arguments.kasha, &arguments.folder, arguments.spread)?;
-    let until = Instant::now() + Duration::from_secs(60 * arguments.minutes);
-    let (mut compared, mut seed, mut differences) = (0_u64, arguments.seed, 0);
-    let (begun, mut told) = (Instant::now(), Instant::now());
-    while Instant::now() < until && differences < 20 {
-        let (mut ours, mut theirs) = (Link::connect(&kasha.address)?, Link::connect(&redis.address)?);
-        match run((seed, arguments.spread), &mut ours, &mut theirs) {
-            Ok(replies) => compared += replies,
-            Err(why) => {
-                differences += 1;
-                println!("{why:#}\n");
+    // A stream waits for one server after the other, and so keeps one processor busy.
+    let pairs = std::thread::available_parallelism().map_or(1, NonZero::get).min(PAIRS_MAX);
+    let folders = (0..pairs).map(|pair| arguments.folder.join(pair.to_string()));
+    let pairs: Vec<_> = folders.map(|folder| Pair::start(&arguments, &folder)).collect::<Result<_>>()?;
+    let (counts, begun) = (Counts::default(), Instant::now());
+    let until = begun + Duration::from_secs(60 * arguments.minutes);
+    std::thread::scope(|scope| {
+        let (arguments, counts) = (&arguments, &counts);
+        let run = |pair| scope.spawn(move || run_streams(arguments, pair, counts, until));
+        let streams: Vec<_> = pairs.iter().map(run).collect();
+        let mut told = begun;
+        while streams.iter().any(|stream| !stream.is_finished()) {
+            std::thread::sleep(Duration::from_millis(100));
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                let (compared, differed) = (counts.compared.load(Relaxed), counts.differences.load(Relaxed));
+                let seconds = begun.elapsed().as_secs().max(1);
+                println!("{compared} replies compared, {} a second; {differed} differed", compared / seconds);
             }
         }
-        seed += 1;
-        if told.elapsed() >= PROGRESS_EVERY {
-            told = Instant::now();
-            let seconds = begun.elapsed().as_secs().max(1);
-            println!("{compared} replies compared, {} a second; {differences} differed", compared / seconds);
-        }
-    }
-    let _ = cluster.kill();
-    let _ = cluster.wait();
-    println!("{compared} replies were equal, of {} streams; {differences} differed", seed - arguments.seed);
+        streams.into_iter().try_for_each(|stream| stream.join().expect("a stream does not panic"))
+    })?;
+    let Counts { streams, compared, differences } = counts;
+    let (streams, differences) = (streams.into_inner(), differences.into_inner());
+    println!("{} replies were equal, of {streams} streams; {differences} differed", compared.into_inner());
     if differences > 0 { bail!("Kasha and Redis tell different things") } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! The two servers.
+//! The two servers of a stream.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::Arguments;
 use crate::link::Link;
 
 /// A process that ends with this value.
@@ -20,6 +21,23 @@ impl Drop for Server {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The two whose replies must be equal.
+pub struct Pair {
+    pub kasha: Server,
+    pub redis: Server,
+    /// What the proxy is a front of.
+    _cluster: Server,
+}
+
+impl Pair {
+    pub fn start(arguments: &Arguments, folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let redis = redis(folder)?;
+        let (kasha, cluster) = kasha(&arguments.kasha, folder, arguments.spread)?;
+        Ok(Self { kasha, redis, _cluster: cluster })
     }
 }
 
@@ -56,7 +74,7 @@ fn start(mut command: Command, address: String, log: &Path) -> Result<Server> {
 }
 
 /// The distribution's own server, which keeps nothing on disk.
-pub fn redis(folder: &Path) -> Result<Server> {
+fn redis(folder: &Path) -> Result<Server> {
     let port = free_ports(1)?;
     let mut command = Command::new("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
@@ -65,7 +83,7 @@ pub fn redis(folder: &Path) -> Result<Server> {
 }
 
 /// A cluster of one process, and a proxy to it. `is_spread`: its databases are in four shards.
-pub fn kasha(program: &Path, folder: &Path, is_spread: bool) -> Result<(Server, Child)> {
+fn kasha(program: &Path, folder: &Path, is_spread: bool) -> Result<(Server, Server)> {
     // Of the proxy; of the coordinator; of the nodes' cores.
     const PORTS: u16 = 32;
     let port = free_ports(PORTS)?;
@@ -83,10 +101,11 @@ pub fn kasha(program: &Path, folder: &Path, is_spread: bool) -> Result<(Server, 
         &base.to_string(),
     ]);
     let log = std::fs::File::create(folder.join("kasha.log"))?;
-    let cluster =
+    let child =
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn().context("cannot start kasha")?;
+    let cluster = Server { child, address: format!("127.0.0.1:{}", base + 1) };
     let mut command = Command::new(program);
-    command.args(["proxy", "--address", &format!("127.0.0.1:{}", base + 1), "--redis", &format!("127.0.0.1:{port}")]);
+    command.args(["proxy", "--address", &cluster.address, "--redis", &format!("127.0.0.1:{port}")]);
     command.args(is_spread.then_some("--redis-spread"));
     let proxy = start(command, format!("127.0.0.1:{port}"), &folder.join("proxy.log"))?;
     Ok((proxy, cluster))
