@@ -217,6 +217,11 @@ fn r10_12_a_replay_ends_what_was_over_when_its_request_was_begun() {
 }
 
 #[test]
+fn r10_12_below_level_2_a_replay_ends_nothing() {
+    ended::below_level_2_a_replay_ends_nothing();
+}
+
+#[test]
 fn r10_12_a_replay_ends_nothing_else() {
     ended::a_replay_ends_nothing_else();
 }

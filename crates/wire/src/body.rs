@@ -8,11 +8,11 @@
 //!     24      8  lease expiry (ClusterTime milliseconds)
 //!     32      1  operation code (see the operation module); 33, 34: a transaction over several shards
 //!     33      1  bytes of the operation key, 0 = none
-//!     34      2  bit 15: it gives a key a lifetime; 14: its client says what the operation key stands for; 13: a refusal is not
+//!     34      2  bit 15: it says when it was begun, as what has a lifetime or a command does; 14: its client says what the operation key stands for; 13: a refusal is not
 //!                kept. The others: of a transaction with an operation key, which part its client named first; else 0
 //!     36      4  table (of a transaction: its first part's)
 //!     40      8  with an operation key only: not after (ClusterTime milliseconds), R4.9
-//!      …      8  with a lifetime only: begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
+//!      …      8  with bit 15 only: begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2, R10.12)
 //!      …      8  with bit 14 only: what the operation key stands for, R11.13
 //!      …      …  operation key
 //!      …      …  of a transaction over several shards: its participants ([`Participants`])

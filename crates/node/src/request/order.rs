@@ -15,7 +15,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, LogEnd, RpcId, key_hash};
 use kasha_wire::operation::Part;
-use kasha_wire::{Body, Refusal, Update};
+use kasha_wire::{Body, Level, Refusal, Update};
 
 use crate::request::Condition;
 use crate::request::admit::Fresh;
@@ -166,8 +166,12 @@ impl RequestPath<'_> {
     /// what was over when the request was begun.
     #[inline]
     pub(super) fn expire_values(&mut self, log: &mut Log, received: &Received<'_>) -> Held {
-        let latest = self.core.counted.time().max(received.body.head.begun);
-        match self.state.store.has_due(latest) && self.holds_due(log, received, latest) {
+        let (now, begun) = (self.core.counted.time(), received.body.head.begun);
+        let looked_at = match self.serving.is_some() || planted::is_on(Bug::ExpiryInReplay) {
+            true => now.max(begun),
+            false => now.min(begun),
+        };
+        match self.state.store.has_due(looked_at) && self.holds_due(log, received, looked_at) {
             true => self.delete_due(log, received),
             false => Held::Nothing,
         }
@@ -200,12 +204,18 @@ impl RequestPath<'_> {
         let (conflicts, until) = match self.serving.as_deref_mut() {
             Some(serving) => (&mut serving.conflicts, now),
             None if planted::is_on(Bug::ExpiryInReplay) => (of_replay.insert(Conflicts::default()), now),
-            None if planted::is_on(Bug::ReplayEndsNothing) => return Held::Nothing,
+            // A primary of the release before may have told what it has seen of such a value before that was synced.
+            None if self.core.level < Level::COMMANDS || planted::is_on(Bug::ReplayEndsNothing) => {
+                return Held::Nothing;
+            }
             // Nobody conflicts with a new primary that does not serve. No client's clock ends what is not over.
             None => (of_replay.insert(Conflicts::default()), now.min(begun)),
         };
         let mut keys = Vec::new();
         received.body.for_each_key(|table, key, _| keys.push((table, key)));
+        // Only a replay comes here with keys of tables that there are not (`admit`).
+        let configuration = self.core.configuration.clone();
+        keys.retain(|(table, _)| configuration.as_ref().is_some_and(|known| known.has_table(*table)));
         let at = (self.epoch, self.shipping.synced(), until);
         expiry::note_seen(expiry::delete_due(log, self.state, self.core, conflicts, at, keys.into_iter()));
         match self.holds_due(log, received, begun) && !planted::is_on(Bug::EndedToldUnsynced) {

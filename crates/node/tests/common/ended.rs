@@ -2,7 +2,7 @@
 
 use kasha_types::{ClusterTime, ListVersion};
 use kasha_wire::operation::{Condition, Ends, Lifetime};
-use kasha_wire::{OutcomeCode, Update};
+use kasha_wire::{Level, OutcomeCode, Update};
 
 use super::cluster::{Cluster, LIST};
 use super::two_shards::record;
@@ -14,7 +14,12 @@ const FAILED: u8 = OutcomeCode::ConditionFailed as u8;
 
 /// All nodes have a value that ends at [`ENDS`], and a witness whatever is recorded.
 fn with_value() -> Cluster {
+    with_value_at(Level::COMMANDS)
+}
+
+fn with_value_at(level: Level) -> Cluster {
     let mut cluster = Cluster::serving();
+    cluster.tell(level);
     let lifetime = Lifetime::from_millis(ENDS).expect("not 0");
     cluster.update((1, 1), LIST, &Update::put_expiring(b"a", lifetime, b"old"));
     cluster.settle();
@@ -59,6 +64,15 @@ pub fn a_replay_ends_what_was_over_when_its_request_was_begun() {
     record(&mut cluster, &body);
     fail_over_at(&mut cluster, ENDS + 1_500);
     assert_eq!(told(&mut cluster, &body), DONE, "a replay has seen what was over long before");
+}
+
+/// A primary of the release before may have told fast what it has seen of a value that its client took for over.
+pub fn below_level_2_a_replay_ends_nothing() {
+    let mut cluster = with_value_at(Level::FIRST);
+    let body = put_if_absent(ENDS + 900);
+    record(&mut cluster, &body);
+    fail_over_at(&mut cluster, ENDS + 1_500);
+    assert_eq!(told(&mut cluster, &body), FAILED);
 }
 
 /// What its client was told in time stays, however late the replay.
