@@ -2,19 +2,22 @@
 //! whatever has happened since; the value is there until then; and who reads it sees it no longer than a lease after that.
 //!
 //! What time it is says the coordinator. It is this late where somebody has heard so from it, and counts on from there. So a value that is
-//! gone earlier has ended too early. Who answers reads has a lease, which was granted with an answer that told the time: so a value that is seen
-//! when the coordinator had told for longer than a lease that its end was over has ended too late.
+//! gone earlier has ended too early. A node counts on for a lease from what it was told. So a value has ended too late that is seen when the
+//! coordinator had told the node that answers, for longer than a lease, that its end was over. A node that is cut off from the coordinator, and
+//! still answers by what its backups confirm, ends nothing meanwhile.
 //!
 //! These values are written once, and by nobody else (`redis/draw.rs`); only a flush may end them before their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::redis::Reply;
 use kasha_types::{ClusterTime, UnixMillis};
+use kasha_wire::Kind;
 use kasha_wire::message::ConfigurationIs;
 
 use crate::checkers::time_goes_on::told_in;
 use crate::clock::{SimTime, millis};
+use crate::network::ProcessId;
 use crate::redis::draw::is_ending;
 use crate::redis::history::{Commands, Operation, Told, What};
 use crate::world::{Sent, View, Watch};
@@ -32,6 +35,10 @@ const LEASE_PARTS: (u64, u64) = (11, 10);
 pub struct EndsExact {
     /// When ClusterTime was first told to be so late.
     told: Vec<(SimTime, ClusterTime)>,
+    /// The same of each process.
+    told_to: BTreeMap<ProcessId, Vec<(SimTime, ClusterTime)>>,
+    /// When nodes sent answers.
+    answers: Vec<(SimTime, ProcessId)>,
     origin: Option<UnixMillis>,
 }
 
@@ -78,11 +85,20 @@ impl EndsExact {
         self.told[old.saturating_sub(1)..].iter().map(counted).min().unwrap_or_default()
     }
 
-    /// The first moment from which on nobody may answer a read who does not know that it is this late.
-    fn latest(&self, time: ClusterTime, lease: u64) -> Option<SimTime> {
-        let place = self.told.partition_point(|&(_, told)| told < time);
-        let (at, _) = self.told.get(place)?;
-        Some(at.after(lease / LEASE_PARTS.1 * LEASE_PARTS.0))
+    /// The first moment from which on none of these nodes may answer that does not know that it is this late. None: somebody.
+    fn latest(&self, time: ClusterTime, lease: u64, nodes: &BTreeSet<ProcessId>) -> Option<SimTime> {
+        let first = |told: &[(SimTime, ClusterTime)]| {
+            let (at, _) = told.get(told.partition_point(|&(_, told)| told < time))?;
+            Some(at.after(lease / LEASE_PARTS.1 * LEASE_PARTS.0))
+        };
+        let all = nodes.iter().map(|node| first(self.told_to.get(node)?)).collect::<Option<Vec<_>>>()?;
+        all.into_iter().max().or_else(|| first(&self.told))
+    }
+
+    /// The nodes that sent answers in between.
+    fn answering(&self, asked: SimTime, told_at: SimTime) -> BTreeSet<ProcessId> {
+        let begin = self.answers.partition_point(|&(at, _)| at < asked);
+        self.answers[begin..].iter().take_while(|&&(at, _)| at <= told_at).map(|&(_, node)| node).collect()
     }
 
     /// Checks what programs were told of such values: how many replies, and what is wrong with them.
@@ -104,7 +120,12 @@ impl EndsExact {
             let why = match seen(life, name, reply) {
                 Seen::Wrong => "is not what was said",
                 Seen::There if life.gone.is_some_and(|gone| gone <= asked) => "is there again",
-                Seen::There if self.latest(time, lease).is_some_and(|latest| latest <= asked) => "is there too late",
+                Seen::There
+                    if let nodes = self.answering(asked, told_at)
+                        && self.latest(time, lease, &nodes).is_some_and(|latest| latest <= asked) =>
+                {
+                    "is there too late"
+                }
                 Seen::Gone if is_begun && told_at < self.earliest(time) && !is_flushed(&flushes, life, told_at) => {
                     "is gone too early"
                 }
@@ -176,6 +197,15 @@ impl Watch for EndsExact {
             && let Some(time) = told_in(sent)
         {
             self.on_told(time, view.now);
+            let told = sent.target.map(|target| self.told_to.entry(target).or_default());
+            if let Some(told) = told
+                && told.last().is_none_or(|&(_, last)| time > last)
+            {
+                told.push((view.now, time));
+            }
+        }
+        if [Kind::Answer as u8, Kind::ReadAnswer as u8].contains(&sent.kind) {
+            self.answers.push((view.now, sent.from));
         }
     }
 
@@ -240,7 +270,19 @@ mod tests {
         assert!((at(2_420)..=at(2_500)).contains(&times.earliest(ClusterTime(3_500))), "from what was told lately");
         times.told.truncate(1);
         assert!((at(2_380)..=at(2_500)).contains(&times.earliest(ClusterTime(3_500))), "by a fast clock");
-        assert_eq!(times.latest(ClusterTime(3_500), LEASE), None, "nobody was told");
-        assert_eq!(times.latest(ClusterTime(900), LEASE), Some(at(440)));
+        assert_eq!(times.latest(ClusterTime(3_500), LEASE, &BTreeSet::new()), None, "nobody was told");
+        assert_eq!(times.latest(ClusterTime(900), LEASE, &BTreeSet::new()), Some(at(440)));
+    }
+
+    /// Found by `redis` 2107: without replication a primary that no coordinator reaches goes on.
+    #[test]
+    fn r10_12_a_node_ends_nothing_that_it_was_not_told_of() {
+        let mut times = times();
+        let (cut, well) = (ProcessId(1), ProcessId(2));
+        times.told_to.insert(well, times.told.clone());
+        times.told_to.insert(cut, times.told[..2].to_vec());
+        times.answers = vec![(at(100), cut), (at(200), well)];
+        let latest = |from, to| times.latest(ClusterTime(1_500), LEASE, &times.answering(at(from), at(to)));
+        assert_eq!((latest(90, 100), latest(150, 200), latest(90, 200)), (None, Some(at(940)), None));
     }
 }
